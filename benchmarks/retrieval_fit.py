@@ -8,7 +8,7 @@ on all sets the same way, but for `toollens_test`: its documents are records of 
 together, nothing like a description. Nothing is fitted on it. For the verdict a logistic function
 is fitted on requests with and without their right skill, among all skills of a set and among 30
 drawn by chance, each set weighing the same. Nothing here is part of the package; the constants it
-prints stand in `detect/ranking.py` and `detect/relevance.py`.
+prints stand in `detect/ranking.py`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,15 @@ sys.path[:0] = [str(HERE)]
 
 import numpy  # noqa: E402, ICN001 - `np` is the untyped one
 from labelled import find_sets, load_set, small_library  # noqa: E402
-from minilm import Remembering, model_folder  # noqa: E402
+from minilm import Remembering, model_folder, open_model  # noqa: E402
 
-from satchel.detect.embeddings import open_embedder  # noqa: E402
 from satchel.detect.hybrid import HybridDetector  # noqa: E402
-from satchel.detect.ranking import MEANING, WORDS, combine  # noqa: E402
-from satchel.detect.relevance import FitFeatures  # noqa: E402
+from satchel.detect.ranking import (  # noqa: E402
+    EMBEDDING_SIGNAL_WEIGHTS,
+    WORD_SIGNAL_WEIGHTS,
+    FitFeatures,
+    combine,
+)
 from satchel.detect.semantic import Semantic  # noqa: E402
 
 if TYPE_CHECKING:
@@ -37,7 +40,6 @@ if TYPE_CHECKING:
 
     from labelled import LabelledSet
 
-    from satchel.detect.embeddings.base import Embedder
 
 np: Any = numpy  # its types are only half known to the checker
 DRAWS = 350
@@ -226,11 +228,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--sets", nargs="*")
     parser.add_argument("--vectors", default="auto")
     given = parser.parse_args(argv)
-    embedder: Embedder | None = None
+    embedder: Remembering | None = None
     if given.vectors != "none":
         spec = given.vectors if given.vectors != "auto" else model_folder()
-        embedder = Remembering(open_embedder(spec)) if spec else None
-    weights = MEANING if embedder else WORDS
+        embedder = Remembering(open_model(spec)) if spec else None
+    weights = EMBEDDING_SIGNAL_WEIGHTS if embedder else WORD_SIGNAL_WEIGHTS
     data: dict[str, list[Any]] = {}
     signs: dict[str, Verdicts] = {}
     for folder in find_sets(given.data):
@@ -238,13 +240,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             continue
         labelled = load_set(folder)
         detector = HybridDetector(rows=labelled.rows, semantic=embedder and Semantic(embedder))
-        detector.prepare(labelled.skills)
-        if (
-            embedder
-            and "about" not in detector.ranking(labelled.requests[0].text, labelled.skills).signals
-        ):
+        if embedder and not embedder.covers(labelled.requests[0].text):
             print(f"  {folder.name} is left out: the model does not cover its language")
             continue
+        detector.prepare(labelled.skills)
         data[folder.name] = stretched(labelled, detector, list(weights))
 
         def fresh(labelled: LabelledSet = labelled) -> HybridDetector:
@@ -255,8 +254,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     print("Fusion")
     choose(data, list(weights))
     print("No skill fits")
-    used = ["cover", "matched", "gap"]
-    calibrate(signs, [*used, "alike", "clause"] if embedder else used)
+    used = ["term_coverage", "log_matched_terms", "score_gap"]
+    calibrate(signs, [*used, "goal_cosine", "best_clause_cosine"] if embedder else used)
     return 0
 
 

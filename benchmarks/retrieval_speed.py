@@ -130,10 +130,10 @@ class Bare:
 
 def rows_of(skills: tuple[Skill, ...], bodies: list[str]) -> list[IndexRow]:
     """What the index gets, cut as always; the body is the opening, for more is not known."""
-    from satchel.detect.tokenizer import head_texts, row_of
+    from satchel.detect.skill_texts import header_texts, make_row_from_texts
 
     return [
-        row_of(skill, {**head_texts(skill), "body": body})
+        make_row_from_texts(skill, {**header_texts(skill), "body": body})
         for skill, body in zip(skills, bodies, strict=True)
     ]
 
@@ -179,7 +179,7 @@ def measure(size: int, folder: str, rounds: int) -> dict[str, Any]:
         "bare": lambda _text, terms: bare.search(terms),
         "bare, apart": lambda _text, terms: bare.apart(terms, many(terms)),
         "legs": lambda _text, terms: ours.search_signals(list(terms.items()), LEGS, many(terms)),
-        "ranking": lambda text, _terms: detector.ranking(text, skills, most=10),
+        "ranking": lambda text, _terms: detector.ranking(text, skills, depth=10),
         "detector": lambda text, _terms: detector.rank(text, skills, 10),
     }
     for name, engine in engines.items():

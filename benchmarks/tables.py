@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import agent_tables
 import mcp_tables
 import retrieval_tables
+import script_tables
 import store_tables
 import tool_tables
 import work_tables
@@ -144,6 +145,10 @@ def _of_store(name: str) -> Callable[[], str]:
     return lambda: _markdown(getattr(store_tables, name)(_kept(name)))
 
 
+def _of_scripts(name: str) -> Callable[[], str]:
+    return lambda: _markdown(getattr(script_tables, name)(_kept("scripts")))
+
+
 def _of_retrieval(name: str, kept: str) -> Callable[[], str]:
     return lambda: _markdown(getattr(retrieval_tables, name)(_kept(kept)))
 
@@ -165,6 +170,7 @@ TABLES: dict[str, Callable[[], str]] = {
         function.__name__: function for function in (goals, peers, growth, startup, install, broken)
     },
     **{name: _of_store(name) for name in ("crashes", "scanner")},
+    **{name: _of_scripts(name) for name in ("script_plans", "script_refusals")},
     "tools": lambda: _markdown(tool_tables.tools(_kept("tools"))),
     **{name: _of_retrieval(name, "retrieval") for name in ("retrieval", "no_skill")},
     "retrieval_speed": _of_retrieval("retrieval_speed", "retrieval-speed"),

@@ -24,7 +24,7 @@ def run(programs: dict[str, Program], tier: Tier, *, hung: bool) -> dict[str, An
     """Call everything at once; what came of it.
 
     Args:
-        programs: `cold…`, `warm…`, one that hangs and one that crashes.
+        programs: healthy ones, one that hangs and one that crashes.
         tier: how they are held.
         hung: whether the one that hangs takes part. The others are called as often either way.
     """
@@ -40,10 +40,9 @@ def run(programs: dict[str, Program], tier: Tier, *, hung: bool) -> dict[str, An
             continue
         program = programs[name]
         timeout = 3.0 if name == "hangs" else 60.0
-        workers = 2 if name.startswith("warm") else 0
         token = {"token": f"{name}-{number}"}
         limits = ProgramLimits(timeout=timeout)
-        requests.append(RunRequest(name, name, token, program, limits=limits, workers=workers))
+        requests.append(RunRequest(name, name, token, program, limits=limits))
     try:
         return _called(pool.run, requests, pool.slots)
     finally:

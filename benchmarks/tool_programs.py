@@ -1,7 +1,4 @@
-"""The small program that tool benchmarks call, in every runtime.
-
-`once` reads a line and ends, as the templates do. `loop` answers line after line.
-"""
+"""The small program that tool benchmarks call, in every runtime: it reads a line and ends."""
 
 from __future__ import annotations
 
@@ -17,12 +14,6 @@ if __name__ == "__main__":
     req = json.loads(sys.stdin.readline())
     result = run(req.get("arguments", {}))
     print(json.dumps(result, ensure_ascii=False))
-"""
-PYTHON_LOOP = """import sys, json
-
-for line in sys.stdin:
-    arguments = json.loads(line)["arguments"]
-    print(json.dumps({"output": "结果 " + arguments["token"], "error": ""}), flush=True)
 """
 NODE = """const readline = require("readline");
 
@@ -52,14 +43,6 @@ rl.once("line", async (line: string) => {
   process.exit(0);
 });
 """
-NODE_LOOP = """const readline = require("readline");
-
-const rl = readline.createInterface({ input: process.stdin });
-rl.on("line", (line) => {
-  const token = JSON.parse(line).arguments.token;
-  process.stdout.write(JSON.stringify({ output: "结果 " + token, error: "" }) + "\\n");
-});
-"""
 GO = """package main
 
 import (
@@ -78,7 +61,7 @@ type Response struct {
 
 func main() {
 	scanner := bufio.NewScanner(os.Stdin)
-	%s scanner.Scan() {
+	if scanner.Scan() {
 		var req Request
 		json.Unmarshal(scanner.Bytes(), &req)
 		token, _ := req.Arguments["token"].(string)
@@ -91,11 +74,11 @@ C = r"""#include <stdio.h>
 
 int main(void) {
     static char line[65536];
-    %s (fgets(line, sizeof line, stdin)) {
+    if (fgets(line, sizeof line, stdin)) {
         char *token = strstr(line, "\"token\":\"");
         char *end = token ? strchr(token += 9, '"') : 0;
         if (end) *end = 0;
-        printf("{\"output\": \"结果 %%s\", \"error\": \"\"}\n", end ? token : "");
+        printf("{\"output\": \"结果 %s\", \"error\": \"\"}\n", end ? token : "");
         fflush(stdout);
     }
     return 0;
@@ -110,19 +93,14 @@ class Source(NamedTuple):
     runtime: str
     entry: str
     files: dict[str, str]
-    workers: int = 0
 
 
 SOURCES = {
     "python": Source("python", "main.py", {"main.py": PYTHON}),
     "node": Source("node", "main.js", {"main.js": NODE}),
     "typescript": Source("node", "main.ts", {"main.ts": TYPESCRIPT}),
-    "go": Source("go", "main.go", {"main.go": GO % "if", "go.mod": MOD}),
-    "binary": Source("binary", "skill", {"skill.c": C % "if"}),
-    "python-loop": Source("python", "main.py", {"main.py": PYTHON_LOOP}, 2),
-    "node-loop": Source("node", "main.js", {"main.js": NODE_LOOP}, 2),
-    "go-loop": Source("go", "main.go", {"main.go": GO % "for", "go.mod": MOD}, 2),
-    "binary-loop": Source("binary", "skill", {"skill.c": C % "while"}, 2),
+    "go": Source("go", "main.go", {"main.go": GO, "go.mod": MOD}),
+    "binary": Source("binary", "skill", {"skill.c": C}),
 }
 
 
@@ -132,12 +110,12 @@ def write(place: str, name: str, source: Source) -> str:
 
     folder = os.path.join(place, name)
     os.makedirs(folder)
-    tool = name.replace("-", "_") + "_call"
+    tool = f"{name}_call"
     files = {
         **source.files,
         "skill.yaml": (
             f"name: {tool}\ndescription: Give back what it was given, for measuring.\n"
-            f"runtime: {source.runtime}\nentry: {source.entry}\nworkers: {source.workers}\n"
+            f"runtime: {source.runtime}\nentry: {source.entry}\n"
             "parameters:\n  - name: token\n    type: string\n    required: true\n"
             "    description: Anything at all, up to 100 characters. Example - x\n"
         ),

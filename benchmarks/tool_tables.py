@@ -10,10 +10,6 @@ GOALS = (
     ("Node, cold, / `node`", "cold", "node cold / bare", 1.25, "×"),
     ("Go, cold, more than bare", "cold", "go cold - bare", 8.0, "ms"),
     ("binary, cold, more than bare", "cold", "binary cold - bare", 8.0, "ms"),
-    ("Python worker / its pipe", "warm", "python warm / pipe", 2.5, "×"),
-    ("Node worker / its pipe", "warm", "node warm / pipe", 2.5, "×"),
-    ("Go worker / its pipe", "warm", "go warm / pipe", 2.5, "×"),
-    ("binary worker / its pipe", "warm", "binary warm / pipe", 2.5, "×"),
 )
 """What is asked for: title, part, figure, most, unit."""
 

@@ -1,7 +1,7 @@
 """Cost of a tool skill call compared with the bare program.
 
     python benchmarks/tools.py --out benchmarks/results/tools.json
-    python benchmarks/tools.py --part warm --rounds 50      # also: cold, whole, crowd
+    python benchmarks/tools.py --part whole --rounds 50     # also: cold, crowd
 
 Every program is called in turns with its bare counterpart, so that a busy moment hits both:
 
@@ -34,10 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from satchel.runners.base import Program, RunRequest, RunResult, Tier
-    from satchel.runners.launcher import LaunchedProcess
     from satchel.settings import Settings
 
-PARTS = ("cold", "warm", "whole", "crowd")
+PARTS = ("cold", "whole", "crowd")
 TOKEN = "token"
 PLAIN = {"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8"}
 """As little as the sandbox gives: some variables make Node read certificates at its start."""
@@ -77,16 +76,7 @@ class Bench:
         """One call of a skill."""
         from satchel.runners.base import RunRequest
 
-        workers = SOURCES[name].workers
-        return RunRequest(name, name, {"token": TOKEN}, self.program(name), workers=workers)
-
-    def held(self, program: Program) -> LaunchedProcess:
-        """A sandboxed process, with direct pipes."""
-        from satchel.runners.base import ProgramPermissions
-        from satchel.runners.launcher import launcher
-        from satchel.runners.sandbox import sandboxed_launch
-
-        return launcher().start(sandboxed_launch(program, ProgramPermissions(), tier=self.tier))
+        return RunRequest(name, name, {"token": TOKEN}, self.program(name))
 
     def close(self) -> None:
         """End what is kept."""
@@ -130,33 +120,6 @@ def cold(bench: Bench) -> Measures:
     return found
 
 
-def warm(bench: Bench) -> Measures:
-    """Kept workers beside the pipes of the same programs, held the same way and not at all."""
-    found: Measures = {}
-    for name in ("python", "node", "go", "binary"):
-        request = bench.request(f"{name}-loop")
-        argv = request.program.argv
-        process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=PLAIN)
-        assert process.stdin is not None
-        assert process.stdout is not None
-        held = bench.held(request.program)
-        found[f"{name} outside"] = _piped(process.stdin.fileno(), process.stdout.fileno(), process)
-        found[f"{name} pipe"] = _piped(held.stdin, held.stdout, held)
-        found[f"{name} warm"] = _asked(bench.pool.run, request)
-    return found
-
-
-def _piped(into: int, out: int, _process: object) -> Callable[[], float]:
-    """A write and a read, nothing else."""
-
-    def call() -> None:
-        os.write(into, LINE)
-        answer = os.read(out, 65536)
-        assert answer.endswith(b"\n")
-
-    return lambda _keep=_process: _timed(call)
-
-
 def whole(bench: Bench) -> Measures:
     """The tool as an agent calls it, beside the runner alone."""
     from satchel.detect.pipeline import default_detector
@@ -164,7 +127,7 @@ def whole(bench: Bench) -> Measures:
     from satchel.tools import make_toolset
     from satchel.tools.program_runner import ProgramRunner
 
-    names = ("python", "python-loop", "binary-loop")
+    names = ("python", "binary")
     requests = {name: bench.request(name) for name in names}
     library = Library([Location(bench.place, trusted=True)])
     tools = make_toolset(
@@ -176,7 +139,7 @@ def whole(bench: Bench) -> Measures:
     found: Measures = {}
     for name, request in requests.items():
 
-        def call(tool: str = name.replace("-", "_") + "_call") -> None:
+        def call(tool: str = f"{name}_call") -> None:
             reply = tools.call(tool, {"token": TOKEN})
             assert reply.status == "success", reply.text
 
@@ -187,14 +150,12 @@ def whole(bench: Bench) -> Measures:
 
 def crowd(bench: Bench) -> dict[str, Any]:
     """200 calls at once, twice."""
-    from tool_programs import PYTHON, PYTHON_LOOP
+    from tool_programs import PYTHON
 
-    sources = {"cold": PYTHON, "warm": PYTHON_LOOP}
     programs: dict[str, Program] = {}
-    for kind, text in sources.items():
-        for number in range(9):
-            source = Source("python", "main.py", {"main.py": text})
-            programs[f"{kind}{number}"] = bench.program(f"{kind}{number}", source)
+    for number in range(18):
+        source = Source("python", "main.py", {"main.py": PYTHON})
+        programs[f"plain{number}"] = bench.program(f"plain{number}", source)
     for name, text in (("hangs", tool_crowd.HANG), ("crashes", tool_crowd.CRASH)):
         programs[name] = bench.program(name, Source("python", "main.py", {"main.py": text}))
     return {
@@ -203,12 +164,12 @@ def crowd(bench: Bench) -> dict[str, Any]:
     }
 
 
-PAIRS = {"cold": "bare", "warm": "pipe", "whole": "runner"}
+PAIRS = {"cold": "bare", "whole": "runner"}
 
 
 def measured(part: str, bench: Bench, rounds: int) -> dict[str, Any]:
     """The figures of one part: milliseconds, and ratios within each round."""
-    measures: Measures = {"cold": cold, "warm": warm, "whole": whole}[part](bench)
+    measures: Measures = {"cold": cold, "whole": whole}[part](bench)
     in_turns(measures, 3)  # builds, starts and caches are not what is asked
     rows = in_turns(measures, rounds)
     figures = {name: Figure.of(row[name] * 1000 for row in rows)._asdict() for name in measures}

@@ -24,7 +24,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PLACEHOLDER_HOST = "example.com"
 """No public address is decided; a release is refused while the address is on this host."""
 FILES_WITH_ADDRESS = (
-    "pyproject.toml", "zensical.toml", "SECURITY.md", ".github/ISSUE_TEMPLATE/config.yml",
+    "pyproject.toml", "zensical.toml", "SECURITY.md", "docs/examples.md",
+    ".github/ISSUE_TEMPLATE/config.yml",
 )  # fmt: skip
 _LINK = re.compile(r"(?P<picture>!?)(?P<text>\[[^\]]*\])\((?P<target>[^)\s]+)\)")
 
@@ -51,7 +52,7 @@ def project_urls(address: str) -> dict[str, str]:
         "Documentation": f"{address}/blob/main/docs/start.md",
         "Repository": address,
         "Issues": f"{address}/issues",
-        "Changelog": f"{address}/blob/main/CHANGELOG.md",
+        "Changelog": f"{address}/blob/main/docs/changelog.md",
     }
 
 

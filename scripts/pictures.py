@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from xml.sax.saxutils import escape
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path[:0] = [os.path.join(ROOT, "src"), os.path.join(ROOT, "tests")]
+sys.path[:0] = [os.path.join(ROOT, name) for name in ("src", "tests", "scripts")]
 
+from goal_picture import to_svg  # noqa: E402 - found through the line above
 from model_server import ModelServer, Reply  # noqa: E402 - found through the line above
 from satchel.cli.console import width_of, wrap  # noqa: E402 - same
-from satchel.goals.drawing.svg import to_svg  # noqa: E402 - same
 from satchel.goals.model import GoalReport, StepResult, Usage  # noqa: E402 - same
 from satchel.goals.plan_file import read_plan  # noqa: E402 - same
 from typing_at import Typing  # noqa: E402 - same
@@ -445,7 +445,8 @@ class Demo:
                 typing.type(keys)
             if typing.ends():
                 raise SystemExit(typing.text)
-        text = re.sub(r"\x1b\[\?\d+[hl]", "", typing.raw).replace("\r", "")
+        text = re.sub(r"\x1b\[\?\d+[hl]", "", typing.raw)
+        text = re.sub(r"Starting [^\n\r]*\r *\r", "", text).replace("\r", "")
         return self._same(re.sub(r"(?m)^> ", "\x1b[1;36m>\x1b[0m ", text))
 
     def watch(self, *words: str, runs: tuple[str, ...]) -> tuple[str, dict[str, Any]]:
@@ -494,6 +495,7 @@ class Demo:
         return {
             "PATH": os.environ.get("PATH", ""),
             "HOME": self.home,
+            "VIRTUAL_ENV": os.path.join(self.home, "no-environment"),
             "PYTHONPATH": os.path.join(ROOT, "src"),
             "COLUMNS": str(COLUMNS),
             "SATCHEL_LANG": "en",

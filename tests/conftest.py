@@ -81,13 +81,14 @@ def pytest_make_collect_report() -> Generator[None, Any, Any]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _empty_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Nobody's own skills, settings, language or git identity reach a test."""
+    """Nobody's own skills, packages, settings, language or git identity reach a test."""
     home = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
             if name.startswith(("SATCHEL_", "SKILLS_", "XDG_", "LC_", "GIT_")):
                 patch.delenv(name)
         patch.setenv("HOME", str(home))
+        patch.setenv("VIRTUAL_ENV", str(home / "no-environment"))  # whose packages have no skills
         patch.setenv("LANG", "C.UTF-8")
         patch.setenv("NO_COLOR", "1")
         patch.setenv("GIT_CONFIG_GLOBAL", os.devnull)

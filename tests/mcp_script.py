@@ -37,6 +37,8 @@ class Script:
         self.files: dict[str, bytes] = {}
         self.asked: list[tuple[str, str]] = []
         """Every request: its method, and its address if it has one."""
+        self.unlisted: list[Any] = []
+        """Entries that only `skills/get` returns."""
         self.ttl = 0
         self.page: Callable[[str | None], dict[str, Any]] | None = None
         """Answers `skills/list` by the cursor, in place of `entries`."""
@@ -125,7 +127,7 @@ class _Handler(BaseHTTPRequestHandler):
                 return {**cached, **script.page(params.get("cursor"))}
             return {**cached, "skills": script.entries}
         if method == "skills/get":
-            found = {one["uri"]: one for one in script.entries}
+            found = {one["uri"]: one for one in (*script.entries, *script.unlisted)}
             return {**cached, "skill": found[params["uri"]]}
         if method == "resources/read":
             text = script.files[params["uri"]].decode()

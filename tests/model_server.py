@@ -153,6 +153,7 @@ class ModelServer:
             "ANTHROPIC_API_KEY": "none",
             "OPENAI_BASE_URL": self.base_url("openai"),
             "OPENAI_API_KEY": "none",
+            "OLLAMA_BASE_URL": self.base_url("openai"),
             "GOOGLE_GEMINI_BASE_URL": self.base_url("gemini"),
             "GEMINI_API_KEY": "none",
         }

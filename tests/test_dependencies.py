@@ -18,6 +18,7 @@ OWNERS = {
     "agent": "agent",
     "cli/commands/chat_loop": "agent",
     "cli/turn_view": "agent",
+    "evals": "eval",
     "goals/engines/dbos": "dbos",
     "hub": "hub",
     "presentation/skill_html": "ui",

@@ -18,7 +18,7 @@ from jinja2 import Environment, nodes
 from satchel.authoring.checklist import RULES as CHECK_RULES
 from satchel.authoring.checklist import SECTIONS
 from satchel.detect.base import TEMPLATES, DetectorNote
-from satchel.detect.match_reasons import HAS
+from satchel.detect.match_reasons import REASON_TEMPLATES
 from satchel.i18n import (
     LANGUAGES,
     Message,
@@ -36,7 +36,7 @@ from satchel.skill.model import State
 from satchel.skill.problems import PROBLEMS, Problem, Severity
 from satchel.store.archive.rules import HINT, HINTS
 from satchel.store.archive.rules import RULES as ARCHIVE_RULES
-from satchel.tools.program_tool import MENDS
+from satchel.tools.program_reply import FAULT_FIXES
 
 SRC = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "src", "satchel")
 
@@ -97,8 +97,8 @@ def _sentences() -> set[str]:
     refusals = {*ARCHIVE_RULES.values(), *HINTS.values(), HINT}
     findings = {text for rule in RULES.values() for text in (rule.what, rule.fix)}
     boxes = {text for rule in CHECK_RULES.values() for text in (rule.demand, rule.fix) if text}
-    boxes |= {*SECTIONS.values(), "Declaration", *HAS.values(), *TEMPLATES.values()}
-    boxes |= {*MENDS.values()}
+    boxes |= {*SECTIONS.values(), "Declaration", *REASON_TEMPLATES.values(), *TEMPLATES.values()}
+    boxes |= {*FAULT_FIXES.values()}
     said = {*_in_sources()[0], *_said_in_templates()}
     return {*said, *rules, *settings, *meanings, *words, *refusals, *findings, *boxes}
 

@@ -67,7 +67,7 @@ def test_every_module_is_imported_and_every_exported_name_exists():
 
 
 def test_few_names_are_public():
-    assert len(satchel.__all__) <= 20
+    assert len(satchel.__all__) <= 22
     assert len(satchel.goals.__all__) <= 14
 
 
@@ -206,6 +206,7 @@ def test_a_skip_fails_on_ci_and_only_there(ci, status, tmp_path):
             "CI": ci,
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             "PYTHONPATH": str(tmp_path),
+            "PYTEST_ADDOPTS": "",  # may name plug-ins, which are off here
         },
         capture_output=True,
         text=True,

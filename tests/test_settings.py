@@ -78,7 +78,6 @@ def test_a_project_adds_places_and_takes_none_away(tmp_path, env):
         ("satchel/config.toml", "tools = {timout = 3}", "setting-wrong"),
         ("satchel/config.toml", 'reading = {scope = "disk"}', "setting-wrong"),
         ("satchel/config.toml", 'engine = "celery:x"', "setting-wrong"),
-        ("satchel/config.toml", 'vectors = "x"', "setting-wrong"),
     ],
 )
 def test_a_key_that_cannot_be_used_is_ignored_alone(tmp_path, env, file, text, code):
@@ -96,7 +95,7 @@ def test_a_key_that_cannot_be_used_is_ignored_alone(tmp_path, env, file, text, c
     ["exclude = 3", "exclude = [3]", "include = true", "tags = {}", 'trust = "al"', "exlude = []",
      "budget = ", "budget = 1\nbudget = 2"],
 )  # fmt: skip
-def test_what_would_offer_more_when_ignored_is_an_error(tmp_path, env, file, text):
+def test_an_invalid_restriction_is_an_error(tmp_path, env, file, text):
     (tmp_path / "satchel").mkdir()
     (tmp_path / file).write_text(text)
     with pytest.raises(SettingsError) as caught:
@@ -107,7 +106,7 @@ def test_what_would_offer_more_when_ignored_is_an_error(tmp_path, env, file, tex
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder", "large", "deep"])
-def test_a_strangers_file_is_not_waited_for_nor_followed(tmp_path, env, kind):
+def test_a_settings_file_that_is_a_pipe_or_link_is_not_read(tmp_path, env, kind):
     file = tmp_path / "satchel.toml"
     if kind == "link":
         file.symlink_to("/dev/zero")
@@ -121,7 +120,7 @@ def test_a_strangers_file_is_not_waited_for_nor_followed(tmp_path, env, kind):
         load_settings(str(tmp_path), env)
 
 
-def test_far_reaching_settings_of_a_project_are_said(tmp_path, env):
+def test_far_reaching_settings_of_a_project_are_reported(tmp_path, env):
     (tmp_path / "satchel.toml").write_text('exclude = ["*"]\nbuiltin = false\ntrace = "off"\n')
     chosen = load_settings(str(tmp_path), env)
     assert chosen.trace == "file"
@@ -160,18 +159,10 @@ def test_a_table_is_changed_key_by_key(tmp_path, env):
     user_file(tmp_path, "[tools]\ntimeout = 60\nmemory = 100\n")
     env["SATCHEL_TOOLS"] = '{"memory": 200}'
     chosen = load_settings(str(tmp_path), env, tools={"output": 9})
-    assert chosen.tools == (60, 0, 9, 200)
+    assert chosen.tools == (60, 0, 9, 200, 120)
 
 
-def test_an_old_name_is_reported_with_the_new_one(tmp_path, env):
-    user_file(tmp_path, 'vectors = "~/model"\ntool_timeout = 5\n')
-    said = [reason for _, _, reason in load_settings(str(tmp_path), env).remarks]
-    assert said == ["`vectors` is now `embeddings`", "`tool_timeout` is now `tools.timeout`"]
-    with pytest.raises(SettingsError, match="`vectors` is now `embeddings`"):
-        load_settings(str(tmp_path), env, vectors="~/model")
-
-
-def test_a_setting_nobody_knows(tmp_path, env):
+def test_an_unknown_setting_is_an_error(tmp_path, env):
     with pytest.raises(SettingsError):
         load_settings(str(tmp_path), env, colour="red")
 

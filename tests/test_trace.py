@@ -46,7 +46,7 @@ def test_the_past_is_known_to_the_next_process(satchel, tmp_path):
     assert list(other.trace.history()) == []
 
 
-def test_listeners_hear_everything_until_they_stop(satchel):
+def test_listeners_get_all_events_until_they_stop(satchel):
     heard = []
     stop = satchel.trace.listen(heard.append)
     satchel.catalogue()
@@ -57,7 +57,7 @@ def test_listeners_hear_everything_until_they_stop(satchel):
     assert len(heard) == count
 
 
-def test_a_listener_that_raises_is_dropped_and_said(satchel):
+def test_a_listener_that_raises_is_dropped_and_logged(satchel):
     def broken(_event):
         raise RuntimeError("no")
 

@@ -14,9 +14,7 @@ import yaml
 ROOT = Path(__file__).parents[1]
 GITHUB = ROOT / ".github"
 WORKFLOWS = sorted(GITHUB.glob("workflows/*.yml"))
-FORMS = sorted(path for path in GITHUB.glob("ISSUE_TEMPLATE/*.yml") if path.stem != "config")
 EVERY_FILE = sorted([*GITHUB.rglob("*.yml"), ROOT / ".pre-commit-hooks.yaml"])
-FIELD_TYPES = {"markdown", "textarea", "input", "dropdown", "checkboxes"}
 
 
 def read(path: Path) -> Any:
@@ -94,29 +92,6 @@ def test_a_release_needs_no_stored_secret_and_is_attested():
     uses = [step.get("uses", "").partition("@")[0] for step in steps(path)]
     assert "actions/attest-build-provenance" in uses
     assert steps(path)[-1]["with"]["attestations"] is True
-
-
-def test_the_check_refuses_an_option_that_it_does_not_have():
-    done = subprocess.run(
-        [ROOT / ".ci" / "run", "--fast"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: There is no option `--fast`\n\nhint: ")
-
-
-def test_there_is_a_form_for_each_kind_of_issue():
-    assert [path.stem for path in FORMS] == ["bug", "feature", "skill-not-used"]
-
-
-@pytest.mark.parametrize("path", FORMS, ids=stem)
-def test_a_form_has_fields_with_unique_names(path):
-    form = read(path)
-    assert form["name"]
-    assert form["description"]
-    assert {field["type"] for field in form["body"]} <= FIELD_TYPES
-    names = [field["id"] for field in form["body"] if field["type"] != "markdown"]
-    assert len(set(names)) == len(names)
-    assert any(field.get("validations", {}).get("required") for field in form["body"])
 
 
 def test_updates_cover_every_kind_of_pinned_package():

@@ -1,14 +1,14 @@
-"""A toolset over tool skills that starts programs without a sandbox."""
+"""A toolset over tool skills that starts programs, without a sandbox unless asked."""
 
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 from satchel import Library
 from satchel.library import TrustStore, default_locations
 from satchel.runners.base import Program
+from satchel.runners.sandbox import find_interpreter
 from satchel.settings import load_settings
 from satchel.testing import make_tool_skill
 from satchel.tools.program_runner import ProgramRunner
@@ -18,22 +18,23 @@ from talking import session_over
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from satchel.runners.base import RunRequest, RunResult
+    from satchel.runners.base import RunRequest, RunResult, Tier
     from satchel.settings import Settings
 
 
 class PlainRunner(ProgramRunner):
-    """Runs Python programs without a build or a sandbox, and notes what was asked for."""
+    """Runs Python programs without a build, and notes what was asked for."""
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings, tier="none")
+    def __init__(self, settings: Settings, tier: Tier = "none") -> None:
+        super().__init__(settings, tier=tier)
         self.requests: list[RunRequest] = []
         self.prepared: list[tuple[str, str]] = []
 
     def prepare(self, folder: str, manifest: Any, digest: str = "", **_more: Any) -> Program:
         self.prepared.append((folder, digest))
         entry = os.path.join(folder, manifest.entry)
-        return Program((sys.executable, entry), folder, manifest.runtime)
+        python = find_interpreter()
+        return Program((python.executable, entry), folder, manifest.runtime, read=python.read)
 
     def run(self, request: RunRequest) -> RunResult:
         self.requests.append(request)
@@ -43,7 +44,14 @@ class PlainRunner(ProgramRunner):
 class Workbench:
     """A project with tool skills."""
 
-    def __init__(self, tmp_path: Path, *, env: dict[str, str] | None = None, **given: Any) -> None:
+    def __init__(
+        self,
+        tmp_path: Path,
+        *,
+        env: dict[str, str] | None = None,
+        tier: Tier = "none",
+        **given: Any,
+    ) -> None:
         self.project = str(tmp_path / "project")
         os.makedirs(os.path.join(self.project, "skills"), exist_ok=True)
         home = {"HOME": str(tmp_path / "home"), "SATCHEL_HOME": str(tmp_path / "satchel")}
@@ -53,7 +61,7 @@ class Workbench:
         self.library = Library(
             default_locations(self.settings), trust=TrustStore(None), trace=self.trace
         )
-        self.runner = PlainRunner(self.settings)
+        self.runner = PlainRunner(self.settings, tier)
         self.tools = session_over(self.library, self.settings, runner=self.runner)
 
     def skill(self, name: str = "demo", program: str = "", **given: Any) -> str:

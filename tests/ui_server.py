@@ -48,6 +48,7 @@ class UiServer:
         self.env = {
             **{name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ},
             "HOME": self.home,
+            "VIRTUAL_ENV": os.path.join(self.home, "none"),  # no packages with skills
             "SATCHEL_HOME": os.path.join(self.home, ".satchel"),
             "PYTHONPATH": os.path.join(ROOT, "src"),
             "PYTHONUTF8": "1",

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from satchel.envelope import Envelope
     from satchel.errors import SatchelError
     from satchel.library import Filter, Library, Location
+    from satchel.library.skill_source import SkillSource, skill_from_text
     from satchel.satchel import Satchel
     from satchel.session.options import SessionOptions
     from satchel.session.permissions import ApprovalRequest, Approve
@@ -63,9 +64,11 @@ _HOMES = {
     "SessionOptions": "satchel.session.options",
     "Skill": "satchel.skill",
     "SkillLoader": "satchel.skill_loader",
+    "SkillSource": "satchel.library.skill_source",
     "Store": "satchel.store.store",
     "Trace": "satchel.trace",
     "build_catalogue": "satchel.catalogue",
+    "skill_from_text": "satchel.library.skill_source",
 }
 
 __all__ = [
@@ -86,9 +89,11 @@ __all__ = [
     "SessionOptions",
     "Skill",
     "SkillLoader",
+    "SkillSource",
     "Store",
     "Trace",
     "build_catalogue",
+    "skill_from_text",
 ]
 
 

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 _RESOLVE_NO_MAGICLINKS = 0x02
 _RESOLVE_BENEATH = 0x08
-_OPENAT2 = 437
+_OPENAT2_NUMBER = 437
 _MAX_SYMLINKS = 40
-_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
+_FOLDER_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 # Opening a named pipe must not block; opening a terminal must not make it the controlling one.
-_FLAGS = (
+_FILE_FLAGS = (
     os.O_RDONLY
     | getattr(os, "O_NONBLOCK", 0)
     | getattr(os, "O_CLOEXEC", 0)
@@ -37,8 +37,16 @@ _FLAGS = (
 RACY_NS = 50_000_000
 """A file changed this recently may change again within the same timestamp."""
 
+_UNSUPPORTED_CODES = frozenset((errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP))
+"""Error numbers of a system or file system that does not have a call."""
+_MAX_OPEN_TRIES = 16
+
 _kernel: Callable[[int, bytes], tuple[int, int]] | None = None
+"""The call `openat2`, as `_find_openat2` returns it; None before the first use."""
 _kernel_helps: bool | None = None
+"""Whether the kernel has that call; None before the first use."""
+_swap: Callable[[bytes, bytes], int] | None = None
+"""Returned by `_find_swap`; None before the first use."""
 
 
 def open_beneath(root: str, path: str) -> int:
@@ -59,7 +67,7 @@ def open_beneath(root: str, path: str) -> int:
     except UnicodeEncodeError as exc:
         raise _error(errno.EINVAL, path) from exc
     if _kernel_helps is not False:
-        base = os.open(root, _FOLDER)
+        base = os.open(root, _FOLDER_FLAGS)
         try:
             descriptor = _open_by_kernel(base, path, encoded)
         finally:
@@ -76,11 +84,11 @@ def _open_by_kernel(base: int, path: str, encoded: bytes) -> int | None:
     global _kernel, _kernel_helps  # noqa: PLW0603 - determined once per process
     if _kernel is None:
         _kernel = _find_openat2()
-    for _ in range(16):  # EAGAIN: a rename raced with the lookup
-        found, code = _kernel(base, encoded)
-        if found >= 0:
+    for _ in range(_MAX_OPEN_TRIES):  # EAGAIN: a rename raced with the lookup
+        file, code = _kernel(base, encoded)
+        if file >= 0:
             _kernel_helps = True
-            return found
+            return file
         if code not in (errno.EAGAIN, errno.EINTR):
             break
     else:
@@ -106,15 +114,15 @@ def _find_openat2() -> Callable[[int, bytes], tuple[int, int]]:
             ("resolve", ctypes.c_uint64),
         )
 
-    how = OpenHow(_FLAGS, 0, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS)
+    how = OpenHow(_FILE_FLAGS, 0, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS)
     size = ctypes.c_size_t(ctypes.sizeof(how))
     syscall: Any = ctypes.CDLL(None, use_errno=True).syscall
     syscall.restype = ctypes.c_long
-    number = ctypes.c_long(_OPENAT2)
+    number = ctypes.c_long(_OPENAT2_NUMBER)
 
     def openat2(base: int, path: bytes) -> tuple[int, int]:
-        found = syscall(number, ctypes.c_int(base), path, ctypes.byref(how), size)
-        return found, 0 if found >= 0 else ctypes.get_errno()
+        file = syscall(number, ctypes.c_int(base), path, ctypes.byref(how), size)
+        return file, 0 if file >= 0 else ctypes.get_errno()
 
     return openat2
 
@@ -122,31 +130,31 @@ def _find_openat2() -> Callable[[int, bytes], tuple[int, int]]:
 def _open_by_steps(root: str, path: str) -> int:
     """Open one component at a time, resolving links against the root."""
     nofollow = getattr(os, "O_NOFOLLOW", 0)
-    folders = [os.open(root, _FOLDER)]
-    todo = _parts(path)
-    links = 0
+    folders = [os.open(root, _FOLDER_FLAGS)]
+    pending_names = _split_reversed(path)
+    link_count = 0
     try:
-        while todo:
-            part = todo.pop()
-            if part == "..":
+        while pending_names:
+            name = pending_names.pop()
+            if name == "..":
                 if len(folders) == 1:
                     raise _outside(path)
                 os.close(folders.pop())
                 continue
-            info = os.stat(part, dir_fd=folders[-1], follow_symlinks=False)
+            info = os.stat(name, dir_fd=folders[-1], follow_symlinks=False)
             if stat.S_ISLNK(info.st_mode):
-                links += 1
-                if links > _MAX_SYMLINKS:
+                link_count += 1
+                if link_count > _MAX_SYMLINKS:
                     raise _error(errno.ELOOP, path)
-                target = os.readlink(part, dir_fd=folders[-1])
+                target = os.readlink(name, dir_fd=folders[-1])
                 if os.path.isabs(target):
                     raise _outside(path)
-                todo += _parts(target)
+                pending_names += _split_reversed(target)
                 continue
-            if (todo or path.endswith("/")) and not stat.S_ISDIR(info.st_mode):
+            if (pending_names or path.endswith("/")) and not stat.S_ISDIR(info.st_mode):
                 raise _error(errno.ENOTDIR, path)
-            descriptor = os.open(part, _FLAGS | nofollow, dir_fd=folders[-1])
-            if not todo:
+            descriptor = os.open(name, _FILE_FLAGS | nofollow, dir_fd=folders[-1])
+            if not pending_names:
                 return descriptor
             folders.append(descriptor)
         return os.dup(folders[-1])
@@ -155,9 +163,9 @@ def _open_by_steps(root: str, path: str) -> int:
             os.close(folder)
 
 
-def _parts(path: str) -> list[str]:
-    """Return the components of a path in reverse order."""
-    return [part for part in path.split("/") if part not in ("", ".")][::-1]
+def _split_reversed(path: str) -> list[str]:
+    """Return the names in a path in reverse order."""
+    return [name for name in path.split("/") if name not in ("", ".")][::-1]
 
 
 def _open_by_name(root: str, path: str) -> int:
@@ -167,16 +175,16 @@ def _open_by_name(root: str, path: str) -> int:
     ways prevent that too.
     """
     base = os.path.realpath(root)
-    full = os.path.realpath(os.path.join(base, path))
-    if not is_inside(full, base):
+    full_path = os.path.realpath(os.path.join(base, path))
+    if not is_inside(full_path, base):
         raise _outside(path)
-    descriptor = os.open(full, _FLAGS)
+    descriptor = os.open(full_path, _FILE_FLAGS)
     try:
-        same = os.path.samestat(os.stat(full), os.fstat(descriptor))
-        same = same and os.path.realpath(full) == full
+        is_same = os.path.samestat(os.stat(full_path), os.fstat(descriptor))
+        is_same = is_same and os.path.realpath(full_path) == full_path
     except OSError:
-        same = False
-    if not same:
+        is_same = False
+    if not is_same:
         os.close(descriptor)
         raise _error(errno.EAGAIN, path)
     return descriptor
@@ -229,7 +237,7 @@ def read_plain(path: str, limit: int) -> bytes:
     if not hasattr(os, "O_NOFOLLOW") and os.path.islink(path):
         raise _error(errno.ELOOP, path)
     try:
-        descriptor = os.open(path, _FLAGS | getattr(os, "O_NOFOLLOW", 0))
+        descriptor = os.open(path, _FILE_FLAGS | getattr(os, "O_NOFOLLOW", 0))
     except OSError as exc:
         if exc.errno in (errno.ENXIO, errno.EMLINK):  # a socket; a link on BSD
             raise _error(errno.ELOOP, path) from exc
@@ -270,11 +278,13 @@ def locked(path: str, *, timeout: float = 60.0, private: bool = True) -> Generat
     from filelock import FileLock, Timeout
 
     # Short, randomised intervals keep dozens of writers from polling in step.
-    nap = 0.004 + os.urandom(1)[0] / 32_000
+    interval_s = 0.004 + os.urandom(1)[0] / 32_000
     if private:
-        lock = FileLock(path, timeout=timeout, poll_interval=nap, thread_local=False, mode=0o600)
+        lock = FileLock(
+            path, timeout=timeout, poll_interval=interval_s, thread_local=False, mode=0o600
+        )
     else:
-        lock = FileLock(path, timeout=timeout, poll_interval=nap, thread_local=False)
+        lock = FileLock(path, timeout=timeout, poll_interval=interval_s, thread_local=False)
     try:
         lock.acquire()
     except Timeout as exc:
@@ -298,7 +308,13 @@ def check_lock_file(path: str) -> None:
 
 
 def write_atomic(
-    path: str, data: bytes, *, private: bool = False, durable: bool = True, through: str = ""
+    path: str,
+    data: bytes,
+    *,
+    private: bool = False,
+    durable: bool = True,
+    replace: bool = True,
+    through: str = "",
 ) -> None:
     """Replace a file atomically, creating its folder.
 
@@ -310,6 +326,7 @@ def write_atomic(
         data: Its new content.
         private: Only the user may read it.
         durable: Sync to disk; not needed for a cache.
+        replace: Replace an older file; otherwise an older file raises `FileExistsError`.
         through: Folder of the temporary file; that of `path` when empty. A crash leaves the file.
     """
     folder = os.path.dirname(path)
@@ -325,7 +342,11 @@ def write_atomic(
             if durable:
                 stream.flush()
                 os.fsync(stream.fileno())
-        os.replace(temporary, path)
+        if replace:
+            os.replace(temporary, path)
+        else:
+            os.link(temporary, path)
+            os.unlink(temporary)
     except BaseException:
         if os.path.exists(temporary):
             os.unlink(temporary)
@@ -338,7 +359,7 @@ def sync_folder(path: str) -> None:
     """Sync the entries of a folder to disk. Windows does so itself."""
     if os.name == "nt":
         return
-    descriptor = os.open(path, _FOLDER)
+    descriptor = os.open(path, _FOLDER_FLAGS)
     try:
         os.fsync(descriptor)
     finally:
@@ -369,34 +390,40 @@ def make_private(path: str) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
-def sync_tree(folder: str, few: int = 64) -> None:
+def sync_tree(folder: str, max_single_files: int = 64) -> None:
     """Sync everything below a folder to disk.
 
-    Up to `few` files are synced one by one; more by one `syncfs` of the file system, where the
-    system has it.
+    Up to `max_single_files` files are synced one by one; more by one `syncfs` of the file system,
+    where the system has it. What another process removes meanwhile is left out.
     """
     files: list[str] = []
     folders = [folder]
-    many = False
-    for here in folders:  # grows while it is walked
-        with os.scandir(here) as entries:
+    has_tried_syncfs = False
+    for current in folders:  # grows while it is walked
+        with suppress(FileNotFoundError), os.scandir(current) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(entry.path)
                 elif entry.is_file(follow_symlinks=False):
                     files.append(entry.path)
-        if len(files) > few and not many:
+        if len(files) > max_single_files and not has_tried_syncfs:
             if _sync_file_system(folder):
                 return
-            many = True  # `syncfs` is not available: do not try again
+            has_tried_syncfs = True
     for path in files:
-        descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        with suppress(FileNotFoundError):
+            _sync_file(path)
     for path in reversed(folders):
-        sync_folder(path)
+        with suppress(FileNotFoundError):
+            sync_folder(path)
+
+
+def _sync_file(path: str) -> None:
+    descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _sync_file_system(path: str) -> bool:
@@ -408,19 +435,19 @@ def _sync_file_system(path: str) -> bool:
     syncfs: Any = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
     if syncfs is None:
         return False
-    descriptor = os.open(path, _FOLDER)
+    descriptor = os.open(path, _FOLDER_FLAGS)
     try:
         if syncfs(ctypes.c_int(descriptor)) == 0:
             return True
         code = ctypes.get_errno()
     finally:
         os.close(descriptor)
-    if code in _CANNOT:
+    if code in _UNSUPPORTED_CODES:
         return False
     raise _error(code, path)
 
 
-def exchange(one: str, other: str) -> bool:
+def exchange(first: str, other: str) -> bool:
     """Swap two paths atomically; False when not supported.
 
     Linux (`renameat2`) and macOS (`renamex_np`) support it on most file systems.
@@ -428,16 +455,12 @@ def exchange(one: str, other: str) -> bool:
     global _swap  # noqa: PLW0603 - determined once per process
     if _swap is None:
         _swap = _find_swap()
-    code = _swap(os.fsencode(one), os.fsencode(other))
-    if code in _CANNOT:
+    code = _swap(os.fsencode(first), os.fsencode(other))
+    if code in _UNSUPPORTED_CODES:
         return False
     if code:
-        raise OSError(code, os.strerror(code), one, None, other)
+        raise OSError(code, os.strerror(code), first, None, other)
     return True
-
-
-_swap: Callable[[bytes, bytes], int] | None = None
-_CANNOT = frozenset((errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP))
 
 
 def _find_swap() -> Callable[[bytes, bytes], int]:
@@ -450,14 +473,14 @@ def _find_swap() -> Callable[[bytes, bytes], int]:
     call: Any = getattr(ctypes.CDLL(None, use_errno=True), name, None)
     if call is None:
         return lambda _one, _other: errno.ENOSYS
-    here = ctypes.c_int(-100)  # AT_FDCWD
+    working_folder = ctypes.c_int(-100)  # AT_FDCWD
     swapping = ctypes.c_uint(2)  # RENAME_EXCHANGE, and RENAME_SWAP of macOS
 
-    def swap(one: bytes, other: bytes) -> int:
+    def swap(first: bytes, other: bytes) -> int:
         if sys.platform == "linux":
-            result = call(here, one, here, other, swapping)
+            result = call(working_folder, first, working_folder, other, swapping)
         else:
-            result = call(one, other, swapping)
+            result = call(first, other, swapping)
         return 0 if result == 0 else ctypes.get_errno()
 
     return swap

@@ -1,15 +1,13 @@
-"""Imports of optional packages, with an error that names the extra to install; renamed names."""
+"""Imports of optional packages, with an error that names the extra to install."""
 
 from __future__ import annotations
 
-import warnings
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from satchel.errors import MissingExtra
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
     from types import ModuleType
 
 
@@ -49,8 +47,8 @@ def installed(module: str) -> bool:
     from importlib.util import find_spec
 
     try:
-        found = find_spec(module)
-        return found is not None and found.origin is not None
+        spec = find_spec(module)
+        return spec is not None and spec.origin is not None
     except (ImportError, ValueError):
         return False
 
@@ -61,35 +59,3 @@ def available(module: str) -> ModuleType | None:
         return import_module(module)
     except ImportError:
         return None
-
-
-def renamed(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
-    """A module's `__getattr__` that serves old names, with a DeprecationWarning.
-
-    Args:
-        module: The module, `__name__`.
-        names: Old name -> new name.
-    """
-
-    def find(name: str) -> Any:
-        if name not in names:
-            raise AttributeError(f"module `{module}` has no attribute `{name}`")
-        _warn(f"`{name}` of `{module}`", names[name])
-        return getattr(import_module(module), names[name])
-
-    return find
-
-
-def renamed_attribute(old: str, new: str) -> property:
-    """A property that serves the old name of an attribute, with a DeprecationWarning."""
-
-    def find(self: object) -> Any:
-        _warn(f"`{old}` of `{type(self).__name__}`", new)
-        return getattr(self, new)
-
-    return property(find)
-
-
-def _warn(old: str, new: str) -> None:
-    text = f"{old} is `{new}` now; the old name goes with version 0.3"
-    warnings.warn(text, DeprecationWarning, stacklevel=3)

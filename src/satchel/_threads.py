@@ -25,8 +25,8 @@ def threaded(
     """The asynchronous twin of a method: runs it in a worker thread."""
     name = work.__name__
 
-    async def twin(self: S, *given: _Given.args, **named: _Given.kwargs) -> T:
-        return await in_thread(lambda: getattr(self, name)(*given, **named))
+    async def twin(self: S, *positional: _Given.args, **named: _Given.kwargs) -> T:
+        return await in_thread(lambda: getattr(self, name)(*positional, **named))
 
     twin.__name__, twin.__qualname__ = f"a{name}", work.__qualname__.replace(name, f"a{name}")
     twin.__doc__ = f"`{name}` in a worker thread."

@@ -36,6 +36,17 @@ TO_LATIN = str.maketrans(
 """Translates small letters of other alphabets to the Latin ones they look like."""
 
 
+_IGNORABLE = re.compile(f"[{FILLERS}{VARIATION_SELECTORS}]")
+
+
+def fold(name: str) -> str:
+    """A name without case, compatibility forms and marks that some file systems ignore."""
+    import unicodedata  # rarely needed
+
+    folded = _IGNORABLE.sub("", unicodedata.normalize("NFKC", name).casefold())
+    return "".join(char for char in folded if unicodedata.category(char) != "Cf")
+
+
 def replace_unprintable(text: str, replacement: str) -> str:
     """Replace each character that is not printable, line breaks included."""
     if text.isprintable():

@@ -6,6 +6,7 @@ only when the status is `error`. `text` is what the model reads.
 
 from __future__ import annotations
 
+import json
 from typing import Any, Literal, NamedTuple
 
 from satchel.i18n import Message, for_model
@@ -29,7 +30,9 @@ class ErrorInfo(NamedTuple):
     """Why a tool has no usable result."""
 
     code: ErrorCode
+    """The kind of error; the page on errors lists the codes."""
     message: str
+    """What happened, in one sentence."""
     hint: str = ""
     """The next step, also part of `text`; not in the wire form."""
     bug: bool = False
@@ -37,14 +40,26 @@ class ErrorInfo(NamedTuple):
 
 
 class Envelope(NamedTuple):
-    """The result of a tool call."""
+    """The result of a tool call: a status, the text for the model, and the same as data.
+
+    Example:
+        from satchel import Satchel
+
+        session = Satchel.for_project(".").session()
+        reply = session.call("Skill", {"name": "nothing"})
+        assert reply.status == "error"
+        assert reply.error is not None
+        print(reply.error.code, reply.text)
+    """
 
     status: Status
     """`success`: complete. `partial`: usable but discounted. `error`: no usable result."""
     data: dict[str, Any]
+    """The result as JSON values; empty after an error."""
     text: str
     """What the model reads: what was done, and for partial or error the next step."""
     error: ErrorInfo | None
+    """What went wrong; None unless the status is `error`."""
     stats: dict[str, Any]
     """`time_ms` always; counts and sizes as needed."""
     context: dict[str, Any]
@@ -65,8 +80,6 @@ class Envelope(NamedTuple):
 
     def to_json(self) -> str:
         """The wire form as one line of JSON."""
-        import json
-
         return json.dumps(self.to_dict(), ensure_ascii=False)
 
 

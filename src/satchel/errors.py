@@ -10,6 +10,7 @@
     │   ├── Blocked              the security scan blocks a skill
     │   ├── Changed              a skill differs from what was locked or checked
     │   ├── Conflict             another change, or the user's own edits, would be lost
+    │   │   ├── EditConflict     the user and the source changed the same lines of a skill
     │   │   └── NameTaken        a skill would take the name of an installed one
     │   ├── Incomplete           a change was made only in part
     │   └── Unsandboxed          no sandbox is available, and the user requires one
@@ -37,7 +38,18 @@ if TYPE_CHECKING:
 
 
 class SatchelError(Exception):
-    """Base of all errors; never raised itself."""
+    """The base of all exceptions of Satchel; only its subclasses are raised.
+
+    `str()` has the message and the hint.
+
+    Example:
+        from satchel import Satchel, SatchelError
+
+        try:
+            Satchel.for_project(".").load_content("nothing")
+        except SatchelError as error:
+            print(error.code, error.message, error.hint)
+    """
 
     code = "INTERNAL_ERROR"
     """Error code of the envelope."""
@@ -45,6 +57,12 @@ class SatchelError(Exception):
     """Exit status of the command."""
 
     def __init__(self, message: str, hint: str = "") -> None:
+        """Create an error.
+
+        Args:
+            message: What happened, and why.
+            hint: What to do.
+        """
         super().__init__(message)
         self.message = message
         self.hint = hint
@@ -115,6 +133,19 @@ class Changed(Refused):
 
 class Conflict(Refused):
     """Another change, or the user's own edits, would be lost."""
+
+
+class EditConflict(Conflict):
+    """The user and the source changed the same lines of a skill."""
+
+    def __init__(
+        self, message: str, hint: str = "", *, files: Iterable[str] = (), marked: str = ""
+    ) -> None:
+        super().__init__(message, hint)
+        self.files = tuple(files)
+        """The files with conflicts."""
+        self.marked = marked
+        """The conflicts: both versions of the lines."""
 
 
 class NameTaken(Conflict):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 LANGUAGES = ("en", "zh")
 
 _MAX_JOINED_SENTENCES = 20
+_MAX_COMPARED_CHARS = 64
 _COUNTS = frozenset(("count", "total", "used", "budget"))
 _LIST_TYPES = (list, tuple)
 _VALUE_TYPES = (str, int, float, list, tuple)
@@ -30,8 +31,8 @@ _reader: ContextVar[str] = ContextVar("satchel-language", default="")
 
 def language() -> str:
     """The user's language: set by `set_language`, else by `SATCHEL_LANG`, else by the locale."""
-    if chosen := _reader.get():
-        return chosen
+    if reader_language := _reader.get():
+        return reader_language
     for variable in ("SATCHEL_LANG", "LC_ALL", "LC_MESSAGES", "LANG"):
         value = os.environ.get(variable)
         if value:
@@ -64,9 +65,9 @@ def say(sentence: str, /, **values: object) -> str:
 
     Numbers named `count`, `total`, `used` or `budget` get thousands separators: 1,863.
     """
-    chosen = language()
-    if chosen != "en":
-        sentence = table(chosen).get(sentence, sentence)
+    reader_language = language()
+    if reader_language != "en":
+        sentence = table(reader_language).get(sentence, sentence)
     for name in _COUNTS.intersection(values):
         if isinstance(number := values[name], int):
             values[name] = f"{number:,}"
@@ -88,9 +89,9 @@ class Message(str):
             name: value if isinstance(value, _VALUE_TYPES) else str(value)
             for name, value in values.items()
         }
-        made = super().__new__(cls, _fill(template, values, ", ".join, str))
-        made.template, made.values, made.people = template, values, people
-        return made
+        message = super().__new__(cls, _fill(template, values, ", ".join, str))
+        message.template, message.values, message.people = template, values, people
+        return message
 
     def __getnewargs_ex__(self) -> tuple[tuple[str], dict[str, Any]]:
         """Copy and pickle by template and values."""
@@ -102,7 +103,7 @@ def map_text(text: str, change: Callable[[str], str]) -> str:
     if not isinstance(text, Message):
         return change(text)
     values = {
-        name: [map_text(one, change) for one in value]
+        name: [map_text(item, change) for item in value]
         if type(value) in _LIST_TYPES
         else map_text(value, change)
         if isinstance(value, str)
@@ -131,22 +132,22 @@ def for_model(text: str) -> str:
 
 def join_messages(messages: Iterable[str]) -> str:
     """Join sentences with semicolons; of many only the first, and the number of the rest."""
-    found = [one for one in messages if one]
-    if len(found) > _MAX_JOINED_SENTENCES:
-        left = len(found) - _MAX_JOINED_SENTENCES
-        found[_MAX_JOINED_SENTENCES:] = [Message("and {count} more", count=left)]
-    made = found.pop() if found else ""
-    while found:
-        made = Message("{first}; {rest}", first=found.pop(), rest=made)
-    return made
+    sentences = [message for message in messages if message]
+    if len(sentences) > _MAX_JOINED_SENTENCES:
+        hidden_count = len(sentences) - _MAX_JOINED_SENTENCES
+        sentences[_MAX_JOINED_SENTENCES:] = [Message("and {count} more", count=hidden_count)]
+    joined = sentences.pop() if sentences else ""
+    while sentences:
+        joined = Message("{first}; {rest}", first=sentences.pop(), rest=joined)
+    return joined
 
 
 def pack_messages(values: Mapping[str, Any]) -> dict[str, Any]:
     """Convert values for JSON: messages become texts, and `said` keeps their templates."""
-    said = {name: found for name, value in values.items() if (found := _packed(value))}
+    messages = {name: packed for name, value in values.items() if (packed := _packed(value))}
     return (
-        {**values, **{name: _plain(values[name]) for name in said}, "said": said}
-        if said
+        {**values, **{name: _plain(values[name]) for name in messages}, "said": messages}
+        if messages
         else {**values}
     )
 
@@ -154,11 +155,11 @@ def pack_messages(values: Mapping[str, Any]) -> dict[str, Any]:
 def unpack_messages(packed: Mapping[str, Any]) -> dict[str, Any]:
     """Restore the values given to `pack_messages`; a text that `said` does not match stays."""
     values = dict(packed)
-    said: Any = values.pop("said", None) or {}
+    messages: Any = values.pop("said", None) or {}
     try:
-        for name, one in said.items():
-            made = _unpacked(values[name], one)
-            values[name] = made if _plain(made) == values[name] else values[name]
+        for name, packed_message in messages.items():
+            message = _unpacked(values[name], packed_message)
+            values[name] = message if _plain(message) == values[name] else values[name]
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         pass  # written by another version: keep the texts
     return values
@@ -167,28 +168,28 @@ def unpack_messages(packed: Mapping[str, Any]) -> dict[str, Any]:
 def _packed(value: Any) -> Any:
     """The parts of a message, or of a list with messages; None for anything else."""
     if type(value) in _LIST_TYPES:
-        found = [_packed(one) for one in value]
-        return found if any(found) else None
+        items = [_packed(item) for item in value]
+        return items if any(items) else None
     if not isinstance(value, Message):
         return None
-    values = {name: _packed(one) or one for name, one in value.values.items()}
+    values = {name: _packed(inner) or inner for name, inner in value.values.items()}
     return {"template": value.template, "values": values, "people": value.people}
 
 
-def _unpacked(text: Any, said: Any) -> Any:
-    if type(said) in _LIST_TYPES:
-        return [_unpacked(*pair) for pair in zip(text, said, strict=True)]
-    if said is None:
+def _unpacked(text: Any, packed: Any) -> Any:
+    if type(packed) in _LIST_TYPES:
+        return [_unpacked(*pair) for pair in zip(text, packed, strict=True)]
+    if packed is None:
         return text
     values = {
-        name: _unpacked(one, one if isinstance(one, dict) else None)
-        for name, one in said["values"].items()
+        name: _unpacked(inner, inner if isinstance(inner, dict) else None)
+        for name, inner in packed["values"].items()
     }
-    return Message(said["template"], people=said["people"], **values)
+    return Message(packed["template"], people=packed["people"], **values)
 
 
 def _plain(value: Any) -> Any:
-    return [str(one) for one in value] if type(value) in _LIST_TYPES else str(value)
+    return [str(item) for item in value] if type(value) in _LIST_TYPES else str(value)
 
 
 def _fill(
@@ -208,6 +209,21 @@ def _fill(
 def join_names(words: Iterable[str]) -> str:
     """Join words with the comma of the user's language."""
     return ("、" if language() == "zh" else ", ").join(words)
+
+
+def similar_names(
+    name: str, candidates: Iterable[str], count: int = 1, *, ratio: float = 0.6
+) -> list[str]:
+    """Known names that `name` may misspell, the most similar first."""
+    from difflib import get_close_matches
+
+    return get_close_matches(name[:_MAX_COMPARED_CHARS], list(candidates), count, cutoff=ratio)
+
+
+def did_you_mean(names: Iterable[str]) -> str:
+    """The hint that suggests names; empty without any."""
+    joined = join_names(f"`{name}`" for name in names)
+    return say("Did you mean {names}?", names=joined) if joined else ""
 
 
 def table(name: str) -> dict[str, str]:

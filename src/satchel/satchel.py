@@ -10,58 +10,68 @@ print(satchel.why("code-review"))                      # why it is offered or no
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from satchel._optional import renamed_attribute
 from satchel._threads import threaded
-from satchel.errors import InvalidInput
+from satchel.errors import InvalidInput, NotFound, Refused
 from satchel.i18n import Message
 from satchel.library import Filter
+from satchel.library.locations import local_folder
 from satchel.project import (
     EXAMPLE_SKILL,
-    FolderReview,
     Notices,
-    ToolRequest,
     add_first_skill,
     find_skill,
     library_for,
-    refuse_locked,
-    review_folder,
-    tool_requests,
     warn_about_limits,
 )
-from satchel.session.options import check_options
+from satchel.session.options import check_options, read_state_limits
 from satchel.settings import load_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Unpack
 
     from satchel.catalogue import Budget, Catalogue
     from satchel.detect import Detection, Detector, Match, RankExplanation
     from satchel.detect.base import IndexReport
     from satchel.detect.pipeline import SelectionPipeline
-    from satchel.explain_selection import SelectionExplanation
+    from satchel.diagnosis.folder_review import FolderReview, ToolRequest
+    from satchel.diagnosis.selection import SelectionExplanation
+    from satchel.diagnosis.skill_report import SkillReport
     from satchel.library import Library, Snapshot
+    from satchel.library.skill_source import SkillSource
     from satchel.security import ScanReport
-    from satchel.session.loaded_skills import StateLimits
-    from satchel.session.options import SessionOptions
+    from satchel.session.options import SessionOptions, StateLimits
     from satchel.session.session import Session
     from satchel.session.shortlist import Shortlist
     from satchel.settings import Form, SettingOptions, Settings
     from satchel.skill.model import Skill
     from satchel.skill.problems import Problem
-    from satchel.skill_report import SkillReport
     from satchel.store.hub_client.hubs import Hubs
     from satchel.store.store import Store
+    from satchel.store.workdir import Scope
     from satchel.tools.program_runner import ProgramRunner
 
-__all__ = ["EXAMPLE_SKILL", "FolderReview", "Satchel", "ToolRequest"]
+__all__ = ["EXAMPLE_SKILL", "Satchel"]
 
 
 class Satchel:
-    """The skills of a project, and everything that is done with them."""
+    """The skills of one project: lists them, selects them for a request, opens sessions and stores.
+
+    Create one for each project, and one session for each conversation. Methods that touch the disk
+    have an asynchronous twin.
+
+    Example:
+        from satchel import Satchel
+
+        satchel = Satchel.for_project(".", budget=4_000)
+        names = [skill.name for skill in satchel.list_skills()]
+        assert names == ["code-review", "pdf-forms", "release-notes"]
+        assert "pdf-forms" in satchel.catalogue().text
+    """
 
     def __init__(
         self,
@@ -101,6 +111,7 @@ class Satchel:
         *,
         detector: Detector | None = None,
         explicit: bool = True,
+        sources: Sequence[SkillSource] = (),
         **settings: Unpack[SettingOptions],
     ) -> Satchel:
         """Open the skills of a project.
@@ -109,9 +120,11 @@ class Satchel:
         `satchel`.
 
         Args:
-            path: The project's folder itself; parent folders are not searched.
+            path: The project's folder itself. Of the folders above it, up to the root of its
+                repository, the skills are found too.
             detector: Selects skills; the default detector when None.
             explicit: Whether a mention of a skill in the request overrides that detector.
+            sources: Skills from code or a database; they come after those of folders.
             settings: Any setting by name (`budget=8_000`, `trust="all"`); overrides files and
                 environment.
 
@@ -119,10 +132,10 @@ class Satchel:
             SettingsError: a setting cannot be used.
             NotFound: there is no such folder.
         """
-        chosen = load_settings(os.fspath(path), **settings)
-        library = library_for(chosen)
-        library.on_change(Notices(library, chosen.project))
-        return cls(library, chosen, detector=detector, explicit=explicit)
+        loaded = load_settings(os.fspath(path), **settings)
+        library = library_for(loaded, sources)
+        library.on_change(Notices(library, loaded.project))
+        return cls(library, loaded, detector=detector, explicit=explicit)
 
     def refresh(self) -> Snapshot:
         """Scan the disk for changes; only changed files are read."""
@@ -131,15 +144,26 @@ class Satchel:
     arefresh = threaded(refresh)
 
     def list_skills(self, *, hidden: bool = False) -> list[Skill]:
-        """The offered skills; with `hidden` also untrusted, blocked, shadowed and excluded ones."""
+        """The offered skills; with `hidden` also untrusted, blocked, shadowed and excluded ones.
+
+        Args:
+            hidden: Also return skills that are not offered.
+        """
         return self.library.list_skills(hidden=hidden)
 
     def get_skill(self, name: str) -> Skill | None:
-        """An offered skill by name, id or path."""
+        """An offered skill by name, id or path.
+
+        Args:
+            name: The name, the id, or the path of the folder or its SKILL.md.
+        """
         return self.library.get_skill(name)
 
     def load_content(self, name: str) -> str:
         """A skill's body, read now.
+
+        Args:
+            name: The name, id or path of an offered skill.
 
         Raises:
             NotFound: there is no such skill.
@@ -148,7 +172,12 @@ class Satchel:
         return self.library.load_content(name)
 
     def catalogue(self, budget: int | Budget | None = None, form: Form | None = None) -> Catalogue:
-        """The list of skills for the prompt, and an account of what was truncated or left out."""
+        """The list of skills for the prompt, and an account of what was truncated or left out.
+
+        Args:
+            budget: Maximum size in characters; the setting `budget` when None.
+            form: Output format; the setting `form` when None.
+        """
         from satchel.tools.toolset import record_offer
 
         catalogue = self.preview(budget, form)
@@ -174,10 +203,19 @@ class Satchel:
         if snapshot is None:
             fresh = self.settings.refresh_on_call
             snapshot = self.library.refresh() if fresh else self.library.snapshot()
+        snapshot = self.library.screened(snapshot)
         return cached_catalogue(snapshot, self.settings, budget, form)
 
     def fill(self, template: str) -> str:
-        """Replace `{{skills}}` in a template with the catalogue."""
+        """Replace `{{skills}}` in a template with the catalogue.
+
+        Args:
+            template: A prompt; one without the placeholder is returned unchanged.
+
+        Example:
+            prompt = satchel.fill("You help in this repository. {{skills}}")
+            assert "code-review" in prompt
+        """
         from satchel.catalogue import fill_template, has_placeholder
 
         return fill_template(template, self.catalogue()) if has_placeholder(template) else template
@@ -203,21 +241,21 @@ class Satchel:
     def _session(self, options: SessionOptions, limits: StateLimits | None = None) -> Session:
         from satchel.session.permissions import PermissionGate
         from satchel.session.session import Session
-        from satchel.tools.permission_rules import as_patterns
+        from satchel.tools.permission_rules import check_patterns
 
         check_options(options)
         library, settings = self.library, self.settings
         pairs = [(options.get("include", ()), options.get("exclude", ()))]
         tools, budget = options.get("tools"), options.get("budget")
         for include, exclude in (*pairs, *(limits.filters if limits else ())):
-            library = library.filtered(Filter(as_patterns(include), as_patterns(exclude)))
+            library = library.filtered(Filter(check_patterns(include), check_patterns(exclude)))
         if budget is not None:
             from satchel.catalogue import Budget
 
             budget = budget if isinstance(budget, Budget) else Budget.of(budget)
             settings = settings._replace(budget=budget.amount)
         within = [*(limits.within if limits else ()), *([] if tools is None else [tools])]
-        ask = (*as_patterns(options.get("ask", ())), *(limits.ask if limits else ()))
+        ask = (*check_patterns(options.get("ask", ())), *(limits.ask if limits else ()))
         return Session(
             library,
             settings,
@@ -240,10 +278,8 @@ class Satchel:
         Raises:
             InvalidInput: `dump` did not return this state, or there is no such option.
         """
-        from satchel.session.loaded_skills import state_limits
-
-        session = self._session(options, state_limits(state))
-        session.take(state)
+        session = self._session(options, read_state_limits(state))
+        session.load_state(state)
         return session
 
     arestore = threaded(restore)
@@ -254,10 +290,8 @@ class Satchel:
         if self._runner is None:
             from satchel.tools.program_runner import ProgramRunner
 
-            self._runner = ProgramRunner(self.settings, self.trace)
+            self._runner = ProgramRunner(self.settings)
         return self._runner
-
-    engine = renamed_attribute("engine", "runner")
 
     def close(self) -> None:
         """End the programs of tool skills and the connections to servers."""
@@ -275,6 +309,10 @@ class Satchel:
 
         Raises:
             InvalidInput: the words are no text, or the limit is no number that is at least 1.
+
+        Example:
+            best = satchel.search("pdf form", limit=1)[0]
+            print(best.name, best.score, best.reason)
         """
         from satchel.tools.selection import check_text, search
 
@@ -307,6 +345,10 @@ class Satchel:
         Raises:
             InvalidInput: the goal is no text, a skill is both in `use` and in `never`, the limit
                 is no number or below 1, or a custom detector returned something else than matches.
+
+        Example:
+            selection = satchel.which("Can you fill in this PDF form?")
+            assert selection.names == ["pdf-forms"]
         """
         from satchel.tools.selection import select
 
@@ -354,6 +396,10 @@ class Satchel:
 
         Raises:
             InvalidInput: it is neither.
+
+        Example:
+            message = satchel.with_shortlist("Can you fill in this PDF form?")
+            assert '<skill name="pdf-forms">' in message
         """
         from satchel.session.shortlist import append_shortlist
 
@@ -376,7 +422,7 @@ class Satchel:
 
     def explain_selection(self, skill: Skill, goal: str) -> SelectionExplanation:
         """Explain whether a skill would be selected for a request; nothing is recorded."""
-        from satchel.explain_selection import explain_selection
+        from satchel.diagnosis.selection import explain_selection
 
         answer = self.which(goal, record=False)
         return explain_selection(
@@ -424,9 +470,13 @@ class Satchel:
             name: The skill itself, or its name, id, ref or path.
             budget: Budget of the catalogue; the setting `budget` when None.
             fresh: Scan for changes first.
+
+        Example:
+            report = satchel.why("code-review")
+            print(report)
         """
-        from satchel.doctor import tool_name_conflicts
-        from satchel.skill_report import report_skill
+        from satchel.diagnosis.doctor import tool_name_conflicts
+        from satchel.diagnosis.skill_report import report_skill
 
         snapshot = self.library.refresh() if fresh else self.library.snapshot()
         account = self.preview(budget, snapshot=snapshot).account
@@ -435,8 +485,12 @@ class Satchel:
             self.library,
             account,
             policy="ask" if self.settings.asks else self.settings.trust,
-            taken=[
-                *(one for one in snapshot.tools.problems if one.code == "tool-name-taken"),
+            tool_problems=[
+                *(
+                    problem
+                    for problem in snapshot.tools.problems
+                    if problem.code == "tool-name-taken"
+                ),
                 *tool_name_conflicts(self.settings, snapshot.tools),
             ],
         )
@@ -450,9 +504,11 @@ class Satchel:
             deep: Also read every skill whole and check it.
             progress: Wraps the skills to be read, to show progress.
         """
-        from satchel.doctor import diagnose
+        from satchel.diagnosis.doctor import diagnose
 
-        if deep and any(one.manifest.runtime == "go" for one in self.library.tools().skills):
+        if deep and any(
+            tool_skill.manifest.runtime == "go" for tool_skill in self.library.tools().skills
+        ):
             _ = self.tools().names  # builds what was never built
         return diagnose(self.library, self.settings, deep=deep, progress=progress)
 
@@ -462,21 +518,43 @@ class Satchel:
         Args:
             progress: Called with the number of scanned skills and the total.
         """
+        from satchel.diagnosis.folder_review import review_folder
+
         return review_folder(self.library, self.settings, progress)
 
     def trust(self) -> str:
         """Trust the project's folder with all present and future skills; returns its path.
 
+        Of the levels above and below it in the repository, the folders with untrusted skills are
+        trusted too.
+
         Raises:
             Refused: the decision cannot be saved, or the setting `trust` is `locked`.
         """
+        from satchel.diagnosis.folder_review import refuse_locked
+
         refuse_locked(self.settings)
-        self.library.trust.trust(self.settings.project)
+        self.library.trust.trust(self.settings.project, *self.untrusted_levels())
         self.library.refresh()
         return self.settings.project
 
+    def untrusted_levels(self) -> list[str]:
+        """The folders with untrusted skills above and below the project, in its repository."""
+        untrusted = {skill.origin.root for skill in self.library.untrusted_skills()}
+        return [folder for folder in self._level_folders() if folder in untrusted]
+
+    def _level_folders(self) -> Iterator[str]:
+        levels = set(self.settings.levels) - {self.settings.project}
+        for location in self.library.locations:
+            if location.boundary in levels:
+                yield location.path
+
     def accept_risk(self, skill: Skill | str, reason: str) -> Skill:
         """Allow the present content of a skill that the scan blocks.
+
+        Args:
+            skill: The skill itself, or its name, id or path.
+            reason: Why it is safe; it is saved with the decision.
 
         Raises:
             NotFound: there is no such skill.
@@ -485,54 +563,103 @@ class Satchel:
         """
         if not reason.strip():
             raise InvalidInput(Message("A risk is accepted with a reason"))
-        one = find_skill(self.library, skill)
+        resolved = find_skill(self.library, skill)
         integrity = self.library.integrity
-        if not one.origin.remote and integrity.scan(one).verdict != "blocked":
-            raise InvalidInput(Message("The scan does not block the skill `{name}`", name=one.name))
-        self.library.trust.accept(integrity.digest(one), " ".join(reason.split()))
+        if not resolved.origin.remote and integrity.scan(resolved).verdict != "blocked":
+            raise InvalidInput(
+                Message("The scan does not block the skill `{name}`", name=resolved.name)
+            )
+        self.library.trust.accept(integrity.digest(resolved), " ".join(reason.split()))
         self.library.refresh()
-        return one
+        return resolved
 
     def tool_requests(self, skill: Skill | str) -> tuple[ToolRequest, ...]:
         """The tools that a skill asks to call without approval; empty when none are left to grant.
 
+        Args:
+            skill: The skill itself, or its name, id or path.
+
         Raises:
             NotFound: there is no such skill.
         """
+        from satchel.diagnosis.folder_review import tool_requests
+
         return tuple(tool_requests(self.library, (find_skill(self.library, skill),)))
 
     def grant_tools(self, requests: Iterable[ToolRequest]) -> None:
         """Grant what skills request (`tool_requests`, `review`), for their present content.
 
+        Args:
+            requests: The requests to grant.
+
         Raises:
             Refused: the decision cannot be saved.
         """
-        self.library.trust.grant_tools({one.skill.base_dir: one.digest for one in requests})
+        self.library.trust.grant_tools(
+            {request.skill.base_dir: request.digest for request in requests}
+        )
 
     def untrust(self) -> bool:
-        """Revoke the trust in the project's folder; True when it was trusted."""
-        revoked = self.library.trust.revoke(self.settings.project)
+        """Revoke the trust in the project's folder and its levels; True when it was trusted."""
+        folders = (self.settings.project, *self._level_folders())
+        revoked = any([*map(self.library.trust.revoke, folders)])
         self.library.refresh()
         return revoked
 
-    def store(self, scope: Literal["project", "global"] = "project") -> Store:
+    def store(self, scope: Literal["project", "global"] = "project", *, agent: str = "") -> Store:
         """The store that installs, updates and removes skills of the project or the user.
+
+        Args:
+            scope: `project`, or `global` for the skills of the user.
+            agent: Use the folder of another agent, such as `claude` for `.claude/skills`.
 
         Raises:
             AccessDenied: the project's folder for skills leads out of the project.
         """
-        from satchel.store.signing import signer_of
-        from satchel.store.store import Store
         from satchel.store.workdir import scope_of
 
-        chosen = scope_of(self.settings, scope)
-        return Store(
-            chosen,
-            trust=self.library.trust,
-            library=self.library,
-            signer=signer_of,
-            hubs=cache(self._hubs),
-        )
+        return self._open_store(scope_of(self.settings, scope, agent))
+
+    def _open_store(self, scope: Scope) -> Store:
+        from satchel.store.store import Store
+
+        return Store(scope, trust=self.library.trust, library=self.library, hubs=cache(self._hubs))
+
+    def agent_stores(self) -> Iterator[Store]:
+        """The stores of other agents' folders, and of levels, in the order of the locations."""
+        from satchel.store.workdir import find_agent_scopes
+
+        yield from map(self._open_store, find_agent_scopes(self.settings, self.library.locations))
+
+    def store_with(self, name: str, scope: Literal["project", "global"] = "project") -> Store:
+        """The store in which a skill is changed; that of the scope when none has it.
+
+        It is the store of the scope, or else that of another agent's folder. For `global` only
+        folders of the user's home count.
+
+        Args:
+            name: The id or name of the skill.
+            scope: `project`, or `global` for the skills of the user.
+        """
+        main = self.store(scope)
+        for store in (main, *self.agent_stores()):
+            if scope in {"project", store.scope.name}:
+                with suppress(NotFound, Refused):
+                    store.resolve(name)
+                    return store
+        return main
+
+    def store_to_undo(
+        self, scope: Literal["project", "global"] = "project", *, redo: bool = False
+    ) -> Store:
+        """The store with the last change: that of a scope, or of another agent's folder there.
+
+        Args:
+            scope: `project`, or `global` for the skills of the user.
+            redo: Find the last change that was undone.
+        """
+        others = [store for store in self.agent_stores() if store.scope.name == scope]
+        return max((self.store(scope), *others), key=lambda store: store.last_change(redo=redo))
 
     def _hubs(self) -> Hubs:
         from satchel.store.hub_client.hubs import Hubs
@@ -546,18 +673,23 @@ class Satchel:
             Refused: it ships with a product, or lies in a folder that Satchel does not write to.
             AccessDenied: as `store`.
         """
-        from satchel.store.workdir import scope_name_of
+        from satchel.store.workdir import check_changeable, scope_name_of
 
+        check_changeable(skill)
+        for store in self.agent_stores():
+            if store.scope.folder == skill.origin.root:
+                return store
         return self.store(scope_name_of(self.settings, skill))
 
     def scan(self, skill: Skill) -> ScanReport:
         """Scan one skill for security risks.
 
+        Args:
+            skill: A skill of `list_skills`.
+
         Raises:
             SatchelError: it cannot be read, or it is served by a server.
         """
-        from satchel.library.locations import local_folder
-
         local_folder(skill)  # a served one has none
         return self.library.integrity.scan(skill)
 

@@ -8,12 +8,13 @@ becomes a remark, except where that would offer more skills (`_STRICT`).
 
 # Without `from __future__ import annotations`: NamedTuple would compile each annotation at import.
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypedDict, cast
 
-from satchel._fs import is_really_inside, read_small
-from satchel.errors import SettingsError
-from satchel.i18n import Message, join_names, render, say
+from satchel._fs import is_inside, is_really_inside, read_small
+from satchel.errors import NotFound, SettingsError
+from satchel.i18n import Message, did_you_mean, join_names, render, say, similar_names
 
 TrustPolicy = Literal["all", "ask", "locked"]
 Form = Literal["xml", "markdown", "paths"]
@@ -39,6 +40,7 @@ class ToolSettings(NamedTuple):
     """0 means twice the processors, at least 4."""
     output: int = 8_000
     memory: int = 512
+    script_timeout: int = 120
 
 
 class ReadSettings(NamedTuple):
@@ -90,7 +92,7 @@ SETTINGS = (
     Setting("shortlist", "SATCHEL_SHORTLIST", "integer", 3,
             "Skills suggested beside a request; 0 for none."),
     Setting("embeddings", "SATCHEL_EMBEDDINGS", "text", "",
-            "Embedding model: an ONNX folder, `model2vec:FOLDER` or the address of an endpoint.",
+            "Address of an endpoint for embeddings, with `#model=NAME`.",
             project_may_set=False),
     Setting("model", "SATCHEL_MODEL", "text", "",
             "Model of the agent, such as `anthropic:claude-sonnet-5`.",
@@ -108,12 +110,12 @@ SETTINGS = (
             "Limits of ReadFile: `scope` (`project` or `skills`), `extensions`, `limit` (characters).",
             project_may_set=False),
     Setting("packaged", "SATCHEL_PACKAGED", "flag", default=True,
-            description="Offer packaged skills; `SKILL_<NAME>_ENABLED` turns one off.", project_may_set=False),
+            description="Offer packaged skills, of which `SKILL_<NAME>_ENABLED` turns one off, and the skills that installed packages ship.", project_may_set=False),
     Setting("tools", "SATCHEL_TOOLS", "record", ToolSettings(),
-            "Limits of tool skills: `timeout` (seconds), `processes` (0: automatic), `output` (characters), `memory` (MB).",
+            "Limits of tool skills and scripts: `timeout` and `script_timeout` (seconds), `processes` (0: automatic), `output` (characters), `memory` (MB).",
             project_may_set=False),
     Setting("grants", "SATCHEL_GRANTS", "table", {},
-            "Grants by the name of a skill: `tools`, which it may call without approval while it is loaded.",
+            "Grants by the name of a skill: `tools`, which it may call without approval while it is loaded; for its scripts `network`, `secrets` and `variables`.",
             project_may_set=False),
     Setting("create_missing", "SATCHEL_CREATE_MISSING", "flag", default=False,
             description="Create the user's skills folder at start-up.", project_may_set=False),
@@ -122,17 +124,6 @@ SETTINGS = (
             choices=("required", "own", "off"), project_may_set=False),
 )  # fmt: skip
 """Every setting; the reference page is made from this table. Tables are JSON in the environment."""
-RENAMED = {
-    "vectors": "embeddings",
-    "database": 'engine = "dbos:URL"',
-    "temporal": 'engine = "temporal:HOST:PORT/NAMESPACE/QUEUE"',
-    "read": "reading.scope",
-    "read_extensions": "reading.extensions",
-    "read_limit": "reading.limit",
-    "tool_language": "SATCHEL_LANG",
-    **{f"tool_{name}": f"tools.{name}" for name in ToolSettings._fields},
-}
-"""Settings of 0.1 -> their replacement."""
 
 
 class DiskPaths(NamedTuple):
@@ -147,7 +138,16 @@ class DiskPaths(NamedTuple):
 
 
 class SettingOptions(TypedDict, total=False):
-    """The settings by name, as `Satchel.for_project` takes them; a test compares it with `SETTINGS`."""
+    """The settings by name, as keyword arguments of `Satchel.for_project`.
+
+    Each has the type that is written here; the page on settings describes them.
+
+    Example:
+        from satchel import Satchel
+
+        satchel = Satchel.for_project(".", trust="ask", budget=8_000, exclude=["draft-*"])
+        assert satchel.settings.budget == 8_000
+    """
 
     budget: int
     form: Form
@@ -178,7 +178,7 @@ class SettingOptions(TypedDict, total=False):
 
 
 class Settings(NamedTuple):
-    """The settings in force."""
+    """The settings in force, from keyword arguments, the environment and the settings files."""
 
     project: str
     """Absolute folder of the project."""
@@ -208,7 +208,7 @@ class Settings(NamedTuple):
     reading: ReadSettings = ReadSettings()
     packaged: bool = True
     tools: ToolSettings = ToolSettings()
-    grants: Mapping[str, Mapping[str, tuple[str, ...]]] = {}
+    grants: Mapping[str, Mapping[str, Any]] = {}
     asks: bool = False
     """Only skills of trusted folders are offered. It stays True when a project chooses `locked`,
     since the lockfile is the project's own."""
@@ -216,17 +216,20 @@ class Settings(NamedTuple):
     """Folders inside the project that its settings file names: as untrusted as the project."""
     project_hubs: tuple[str, ...] = ()
     """Names of the hubs that only the project's settings file names."""
+    levels: tuple[str, ...] = ()
+    """The project and the other folders from the working folder up to the root of the repository,
+    nearest first."""
     remarks: tuple[tuple[str, str, str], ...] = ()
     """Ignored or notable settings of files: (problem code, file, name or reason)."""
 
 
 _MAX_FILE_BYTES = 256 * 1024
-_REACHES_FAR = frozenset(("include", "exclude", "tags", "builtin", "budget", "strict"))
+_FAR_REACHING = frozenset(("include", "exclude", "tags", "builtin", "budget", "strict"))
 """Settings of a project that affect the user's own skills too: allowed, and reported."""
 _STRICT = frozenset(("include", "exclude", "tags", "trust", "strict"))
 """Settings that restrict which skills are offered: a wrong value is an error."""
 _SKILL_FILES = ("SKILL.md", "skill.yaml")
-_ROOT_MARKS = ("satchel.toml", ".agents", "satchel.lock", ".git")
+_ROOT_ENTRIES = ("satchel.toml", ".agents", "satchel.lock", ".git")
 _SIMILAR_NAME_RATIO = 0.75
 _BY_NAME = {setting.name: setting for setting in SETTINGS}
 _FLAGS: dict[str, bool] = {
@@ -238,6 +241,21 @@ _FLAGS: dict[str, bool] = {
 COMMAND_DEFAULTS = {"trust": "ask"}
 """Defaults of the commands that differ from the library: they run in untrusted folders."""
 _STRICTNESS = ("all", "ask", "locked")
+"""Values of `trust`, the strictest last."""
+_READ_SCOPES = ("project", "skills")
+_GRANT_DEFAULTS: dict[str, Any] = {"tools": (), "network": False, "secrets": (), "variables": ()}
+"""The keys of a row of `grants`, and their defaults."""
+_KIND_BY_TYPE: dict[type, Any] = {int: "integer", str: "text", tuple: "list", bool: "flag"}
+_KIND_WORDS = {
+    "integer": Message("a whole number that is at least 0"),
+    "flag": Message("true or false"),
+    "list": Message("a list of texts"),
+}
+_KEY_PART = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.){0,200}+"|'[^'\n]{0,200}+')"""
+_LONG_KEY = re.compile(
+    rf"(?<![\w-]){_KEY_PART}(?:[ \t]{{0,200}}+\.[ \t]{{0,200}}+{_KEY_PART}){{50}}"
+)
+"""A TOML key of more than 50 parts."""
 
 
 def find_project(folder: str = ".") -> str:
@@ -249,20 +267,56 @@ def find_project(folder: str = ".") -> str:
     The search ends at the home folder, which counts only with a `satchel.toml`: its `.agents` holds
     the user's own skills, and its `.git` only tracks configuration files.
     """
-    start = here = os.path.abspath(os.path.expanduser(folder))
+    try:
+        start = current = os.path.abspath(os.path.expanduser(folder))
+    except FileNotFoundError as exc:
+        raise NotFound(
+            Message("The current folder does not exist any more"), Message("Change the folder")
+        ) from exc
     if _has_skills(start):
         return start
     home = os.path.realpath(os.path.expanduser("~"))
-    owners = {_owner(start), os.geteuid() if hasattr(os, "geteuid") else None}
+    owners = {_find_owner(start), os.geteuid() if hasattr(os, "geteuid") else None}
     while True:
-        at_home = os.path.realpath(here) == home
-        marks = _ROOT_MARKS[:1] if at_home else _ROOT_MARKS
-        if any((owner := _owner(f"{here}/{one}")) is not None and owner in owners for one in marks):
-            return here
-        above = os.path.dirname(here)
-        if at_home or above == here:
+        at_home = os.path.realpath(current) == home
+        entries = _ROOT_ENTRIES[:1] if at_home else _ROOT_ENTRIES
+        entry_owners = {_find_owner(f"{current}/{entry}") for entry in entries}
+        if (entry_owners & owners) - {None}:
+            return current
+        parent = os.path.dirname(current)
+        if at_home or parent == current:
             return start
-        here = above
+        current = parent
+
+
+def _find_levels(start: str, project: str) -> tuple[str, ...]:
+    """The folders from `start` up to the root of the repository, nearest first.
+
+    The root is the nearest folder with a `.git`. Folders above the project count only if that
+    `.git` and the folder belong to the user or to the owner of the project. The home folder is no
+    root, and nothing above it is searched.
+    """
+    home = os.path.realpath(os.path.expanduser("~"))
+    owners = {_find_owner(project), os.geteuid() if hasattr(os, "geteuid") else None}
+    levels: list[str] = []
+    current = start if is_inside(start, project) else project
+    while os.path.realpath(current) != home:
+        levels.append(current)
+        git_owner = _find_owner(f"{current}/.git")
+        if git_owner is not None:
+            if not is_inside(project, current):
+                return (project,)  # a repository inside the project, which is not the project's
+            if git_owner in owners:
+                return tuple(
+                    level for level in levels if level == project or _find_owner(level) in owners
+                )
+            break
+        parent = os.path.dirname(current)
+        if parent == current:
+            break
+        current = parent
+    inner_levels = (level for level in levels if level != project and is_inside(level, project))
+    return (*inner_levels, project)
 
 
 def _has_skills(folder: str) -> bool:
@@ -277,7 +331,7 @@ def _has_skills(folder: str) -> bool:
     return False
 
 
-def _owner(path: str) -> int | None:
+def _find_owner(path: str) -> int | None:
     try:
         return os.lstat(path).st_uid
     except OSError:
@@ -289,7 +343,8 @@ def load_settings(
     env: Mapping[str, str] | None = None,
     *,
     defaults: Mapping[str, Any] | None = None,
-    **given: Any,
+    start: str = "",
+    **overrides: Any,
 ) -> Settings:
     """Load the settings for a project folder.
 
@@ -297,7 +352,8 @@ def load_settings(
         project: The project's folder.
         env: The environment; the process's own when None.
         defaults: Defaults of this program where they differ from those of `SETTINGS`.
-        given: Settings from code; they override all others.
+        start: The working folder, inside the project; the project's folder when empty.
+        overrides: Settings from code; they override all others.
 
     Raises:
         SettingsError: a file cannot be read, or a value that is not in a file cannot be used.
@@ -307,50 +363,59 @@ def load_settings(
     paths = find_paths(env)
     values: dict[str, Any] = {setting.name: setting.default for setting in SETTINGS}
     values.update(defaults or {})
-    wanted = ""
     remarks: list[tuple[str, str, str]] = []
-    _update(values, _file_values(paths.config, (), remarks))
-    inside: list[str] = []
-    hubs: dict[str, Any] = {}
-    for file, table in (("satchel.toml", ()), ("pyproject.toml", ("tool", "satchel"))):
-        path = os.path.join(project, file)
-        for name, value in _file_values(path, table, remarks, in_project=True).items():
-            if name == "trust":
-                wanted = max(wanted or value, value, key=_STRICTNESS.index)
-            elif not _BY_NAME[name].project_may_set:
-                remarks.append(("setting-refused", path, name))
-            elif name == "locations":
-                inside += _inner_locations(value, project, path, remarks)
-            elif name == "hubs":
-                hubs |= value
-            elif name == "strict" and not value:
-                continue  # a project cannot take back what the user set
-            else:
-                values[name] = value
-                if name in _REACHES_FAR:
-                    remarks.append(("project-setting", path, name))
-    _update(values, _env_values(env))
-    asks = values["trust"] == "ask" or (values["trust"], wanted) == ("all", "ask")
-    values["trust"] = _stricter(values["trust"], wanted, project, remarks)
-    for name, value in given.items():
+    _update(values, _read_values(paths.config, (), remarks))
+    project_trust, project_locations, hubs = _read_project(project, values, remarks)
+    _update(values, _read_env_values(env))
+    asks = values["trust"] == "ask" or (values["trust"], project_trust) == ("all", "ask")
+    values["trust"] = _choose_stricter_trust(values["trust"], project_trust, project, remarks)
+    for name, value in overrides.items():
         if name not in _BY_NAME:
-            raise _no_setting(name)
+            raise _unknown_setting_error(name)
         _update(values, {name: _convert(_BY_NAME[name], value, name)})
-    if "trust" in given:
+    if "trust" in overrides:
         asks = values["trust"] == "ask"
     project_hubs = _add_hubs(values, hubs, project, remarks)
     return Settings(
         project=project,
         paths=paths,
         asks=asks,
-        project_locations=tuple(inside),
+        project_locations=tuple(project_locations),
         project_hubs=project_hubs,
+        levels=_find_levels(start, project),
         remarks=tuple(remarks),
         **values,
     )
 
 
-def _env_values(env: Mapping[str, str]) -> dict[str, Any]:
+def _read_project(
+    project: str, values: dict[str, Any], remarks: list[tuple[str, str, str]]
+) -> tuple[str, list[str], dict[str, Any]]:
+    """Update the values from a project's files; returns its trust, locations and hubs."""
+    trust = ""
+    locations: list[str] = []
+    hubs: dict[str, Any] = {}
+    for file, table in (("satchel.toml", ()), ("pyproject.toml", ("tool", "satchel"))):
+        path = os.path.join(project, file)
+        for name, value in _read_values(path, table, remarks, in_project=True).items():
+            if name == "trust":
+                trust = max(trust or value, value, key=_STRICTNESS.index)
+            elif not _BY_NAME[name].project_may_set:
+                remarks.append(("setting-refused", path, name))
+            elif name == "locations":
+                locations += _select_inner_locations(value, project, path, remarks)
+            elif name == "hubs":
+                hubs |= value
+            elif name == "strict" and not value:
+                continue  # a project cannot take back what the user set
+            else:
+                values[name] = value
+                if name in _FAR_REACHING:
+                    remarks.append(("project-setting", path, name))
+    return trust, locations, hubs
+
+
+def _read_env_values(env: Mapping[str, str]) -> dict[str, Any]:
     return {
         setting.name: _convert(setting, text, setting.env)
         for setting in SETTINGS
@@ -358,22 +423,24 @@ def _env_values(env: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _update(values: dict[str, Any], found: Mapping[str, Any]) -> None:
+def _update(values: dict[str, Any], new_values: Mapping[str, Any]) -> None:
     """Set values; a record is changed key by key."""
-    for name, value in found.items():
+    for name, value in new_values.items():
         is_record = _BY_NAME[name].kind == "record"
         values[name] = values[name]._replace(**value) if is_record else value
 
 
-def _inner_locations(
+def _select_inner_locations(
     value: tuple[str, ...], project: str, path: str, remarks: list[tuple[str, str, str]]
 ) -> list[str]:
     """The folders inside a project among its `locations`; others are refused with a remark."""
-    inside = [item for item in value if is_really_inside(os.path.join(project, item), project)]
-    remarks += [
-        ("setting-refused", path, f"locations: {item}") for item in value if item not in inside
-    ]
-    return inside
+    inner_folders: list[str] = []
+    for folder in value:
+        if is_really_inside(os.path.join(project, folder), project):
+            inner_folders.append(folder)
+        else:
+            remarks.append(("setting-refused", path, f"locations: {folder}"))
+    return inner_folders
 
 
 def _add_hubs(
@@ -383,47 +450,37 @@ def _add_hubs(
     remarks: list[tuple[str, str, str]],
 ) -> tuple[str, ...]:
     """Add the hubs of a project to the user's, which it cannot change; returns their names."""
-    own = values["hubs"]
+    own_hubs = values["hubs"]
     for name, row in hubs.items():
-        if own.get(name, row) != row:
+        if own_hubs.get(name, row) != row:
             remarks.append(("setting-refused", project, f"hubs: {name}"))
-    values["hubs"] = {**hubs, **own}
-    return tuple(name for name in hubs if name not in own)
+    values["hubs"] = {**hubs, **own_hubs}
+    return tuple(name for name in hubs if name not in own_hubs)
 
 
-def _stricter(own: str, wanted: str, project: str, remarks: list[tuple[str, str, str]]) -> str:
+def _choose_stricter_trust(
+    trust: str, project_trust: str, project: str, remarks: list[tuple[str, str, str]]
+) -> str:
     """The setting `trust` with a project's value applied; a looser one is refused with a remark."""
-    if wanted and _STRICTNESS.index(wanted) > _STRICTNESS.index(own):
-        return wanted
-    if wanted and wanted != own:
-        remarks.append(("setting-refused", project, f"trust: {wanted}"))
-    return own
+    if project_trust and _STRICTNESS.index(project_trust) > _STRICTNESS.index(trust):
+        return project_trust
+    if project_trust and project_trust != trust:
+        remarks.append(("setting-refused", project, f"trust: {project_trust}"))
+    return trust
 
 
 def similar_setting(name: str) -> str:
     """The setting with the most similar name; empty when none is similar."""
-    from difflib import get_close_matches
-
-    return next(iter(get_close_matches(name, list(_BY_NAME), 1, cutoff=_SIMILAR_NAME_RATIO)), "")
+    return next(iter(similar_names(name, _BY_NAME, ratio=_SIMILAR_NAME_RATIO)), "")
 
 
-def _no_setting(name: str, where: str = "") -> SettingsError:
-    if name in RENAMED:
-        return SettingsError(
-            renamed_setting(name), say("Run `{command}`", command="satchel config list")
-        )
+def _unknown_setting_error(name: str, source: str = "") -> SettingsError:
     near = similar_setting(name)
     return SettingsError(
-        say("There is no setting `{name}`", name=where or name),
-        say("Did you mean {names}?", names=f"`{near}`")
-        if near
-        else say("Run `{command}`", command="satchel config list"),
+        say("There is no setting `{name}`", name=source or name),
+        did_you_mean([near] if near else ())
+        or say("Run `{command}`", command="satchel config list"),
     )
-
-
-def renamed_setting(name: str) -> str:
-    """The sentence about a setting of 0.1 that has another name now."""
-    return Message("`{name}` is now `{new}`", name=name, new=RENAMED[name])
 
 
 def is_enabled(name: str, env: Mapping[str, str] | None = None) -> bool:
@@ -458,17 +515,31 @@ def find_paths(env: Mapping[str, str]) -> DiskPaths:
         )
     home = env.get("HOME") or os.path.expanduser("~")
 
-    def below(variable: str, usual: tuple[str, ...], *rest: str) -> str:
+    def join_base(variable: str, default: tuple[str, ...], *names: str) -> str:
         base = env.get(variable) or ""
         if not os.path.isabs(base):
-            base = os.path.join(home, *usual)
-        return os.path.join(base, *rest) if os.path.isabs(base) else ""
+            base = os.path.join(home, *default)
+        return os.path.join(base, *names) if os.path.isabs(base) else ""
 
     return DiskPaths(
-        below("XDG_CONFIG_HOME", (".config",), "satchel", "config.toml"),
-        below("XDG_CACHE_HOME", (".cache",), "satchel"),
-        below("XDG_STATE_HOME", (".local", "state"), "satchel"),
+        join_base("XDG_CONFIG_HOME", (".config",), "satchel", "config.toml"),
+        join_base("XDG_CACHE_HOME", (".cache",), "satchel"),
+        join_base("XDG_STATE_HOME", (".local", "state"), "satchel"),
     )
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Parse TOML of an untrusted author: `tomllib` takes quadratic time and memory for long keys.
+
+    Raises:
+        ValueError: it is not TOML, or a key has more than 50 parts.
+        RecursionError: it is nested too deeply.
+    """
+    import tomllib
+
+    if _LONG_KEY.search(text):
+        raise ValueError("a key has too many parts")
+    return tomllib.loads(text)
 
 
 def _read_file(path: str, *, in_project: bool) -> bytes:
@@ -496,7 +567,7 @@ def _read_file(path: str, *, in_project: bool) -> bytes:
         os.close(descriptor)
 
 
-def _file_values(
+def _read_values(
     path: str,
     table: tuple[str, ...],
     remarks: list[tuple[str, str, str]],
@@ -513,32 +584,27 @@ def _file_values(
         return {}
     if table and b"satchel" not in data:
         return {}
-    import tomllib
-
     try:
-        found: Any = tomllib.loads(data.decode())
+        content: Any = parse_toml(data.decode())
     except (ValueError, RecursionError) as exc:
         raise SettingsError(
             say("`{path}` cannot be used: {reason}", path=path, reason=exc),
             say("Correct it"),
         ) from exc
     for name in table:
-        found = cast("dict[str, Any]", found).get(name, {})
-        if not isinstance(found, dict):
+        content = cast("dict[str, Any]", content).get(name, {})
+        if not isinstance(content, dict):
             heading = ".".join(table)
             raise SettingsError(
                 say("`{path}` cannot be used: {reason}", path=path, reason=name),
                 say("Write `{value}`", value=f"[{heading}]"),
             )
     values: dict[str, Any] = {}
-    for name, value in cast("dict[str, Any]", found).items():
+    for name, value in cast("dict[str, Any]", content).items():
         if name not in _BY_NAME:
             if similar_setting(name) in _STRICT:
-                raise _no_setting(name, f"{path}: {name}")
-            if name in RENAMED:
-                remarks.append(("setting-wrong", path, renamed_setting(name)))
-            else:
-                remarks.append(("setting-unknown", path, name))
+                raise _unknown_setting_error(name, f"{path}: {name}")
+            remarks.append(("setting-unknown", path, name))
             continue
         try:
             values[name] = _convert(_BY_NAME[name], value, f"{path}: {name}")
@@ -549,65 +615,58 @@ def _file_values(
     return values
 
 
-_KINDS = {
-    "integer": Message("a whole number that is at least 0"),
-    "flag": Message("true or false"),
-    "list": Message("a list of texts"),
-}
-
-
-def _wrong_value(setting: Setting, where: str, value: Any) -> SettingsError:
+def _wrong_value_error(setting: Setting, source: str, value: Any) -> SettingsError:
     choices = join_names(f"`{choice}`" for choice in setting.choices)
-    kind = choices or render(_KINDS.get(setting.kind, Message("a table")))
+    kind = choices or render(_KIND_WORDS.get(setting.kind, Message("a table")))
     return SettingsError(
-        say("`{where}` must be {kind}, not `{value}`", where=where, kind=kind, value=value),
+        say("`{where}` must be {kind}, not `{value}`", where=source, kind=kind, value=value),
         say("Run `{command}`", command="satchel config list"),
     )
 
 
-def _convert(setting: Setting, value: Any, where: str) -> Any:
+def _convert_integer(setting: Setting, value: Any, source: str) -> int:
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        number = -1
+    if isinstance(value, bool) or number < 0:
+        raise _wrong_value_error(setting, source, value)
+    return number
+
+
+def _convert_texts(setting: Setting, value: Any, source: str) -> tuple[str, ...]:
+    if isinstance(value, str):
+        separator = os.pathsep if setting.name == "locations" else ","
+        value = [part.strip() for part in value.split(separator)]
+    items = cast("list[Any]", value)
+    if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in items):
+        raise _wrong_value_error(setting, source, items)
+    if any("\0" in item for item in items):
+        raise _wrong_value_error(setting, source, items)
+    return tuple(item for item in items if item)
+
+
+def _convert(setting: Setting, value: Any, source: str) -> Any:
     kind = setting.kind
     if kind == "integer":
-        try:
-            number = int(value)
-        except (TypeError, ValueError, OverflowError):
-            number = -1
-        if isinstance(value, bool) or number < 0:
-            raise _wrong_value(setting, where, value)
-        return number
+        return _convert_integer(setting, value, source)
     if kind == "flag":
         flag = value if isinstance(value, bool) else _FLAGS.get(str(value).strip().lower())
         if flag is None:
-            raise _wrong_value(setting, where, value)
+            raise _wrong_value_error(setting, source, value)
         return flag
     if kind == "list":
-        if isinstance(value, str):
-            separator = os.pathsep if setting.name == "locations" else ","
-            value = [part.strip() for part in value.split(separator)]
-        items = cast("list[Any]", value)
-        if (
-            not isinstance(value, (list, tuple))
-            or not all(isinstance(one, str) for one in items)
-            or any("\0" in item for item in items)
-        ):
-            raise _wrong_value(setting, where, items)
-        return tuple(item for item in items if item)
+        return _convert_texts(setting, value, source)
     if kind in {"table", "record"}:
-        return _table(setting, value, where)
+        return _convert_table(setting, value, source)
     text = str(value).strip()
     name = text.partition(":")[0] if setting.name == "engine" else text
     if setting.choices and name not in setting.choices:
-        raise _wrong_value(setting, where, text)
+        raise _wrong_value_error(setting, source, text)
     return text
 
 
-_SCOPES = ("project", "skills")
-_GRANT: dict[str, Any] = {"tools": ()}
-"""The keys of a row of `grants`."""
-_RECORD_KINDS: dict[type, Any] = {int: "integer", str: "text", tuple: "list"}
-
-
-def _table(setting: Setting, value: Any, where: str) -> dict[str, Any]:
+def _convert_table(setting: Setting, value: Any, source: str) -> dict[str, Any]:
     """Convert a table, which the environment holds as JSON."""
     if isinstance(value, str):
         import json
@@ -615,30 +674,32 @@ def _table(setting: Setting, value: Any, where: str) -> dict[str, Any]:
         try:
             value = json.loads(value)
         except ValueError as exc:
-            raise _wrong_value(setting, where, value) from exc
+            raise _wrong_value_error(setting, source, value) from exc
     rows = cast("dict[str, Any]", value)
     if not isinstance(value, dict):
-        raise _wrong_value(setting, where, rows)
+        raise _wrong_value_error(setting, source, rows)
     if setting.kind == "table":
         if not all(isinstance(row, dict) for row in rows.values()):
-            raise _wrong_value(setting, where, rows)
+            raise _wrong_value_error(setting, source, rows)
         if setting.name != "grants":
             return rows
         return {
-            name: _fields(f"grants.{name}", row, f"{where}.{name}", _GRANT)
+            name: _convert_fields(f"grants.{name}", row, f"{source}.{name}", _GRANT_DEFAULTS)
             for name, row in rows.items()
         }
-    return _fields(setting.name, rows, where, setting.default._asdict())
+    return _convert_fields(setting.name, rows, source, setting.default._asdict())
 
 
-def _fields(table: str, rows: dict[str, Any], where: str, usual: dict[str, Any]) -> dict[str, Any]:
-    """Convert the values of a record; `usual` has its fields with their defaults."""
-    found: dict[str, Any] = {}
-    for key, row in rows.items():
+def _convert_fields(
+    table: str, values: dict[str, Any], source: str, defaults: dict[str, Any]
+) -> dict[str, Any]:
+    """Convert the values of a record; `defaults` has its fields with their defaults."""
+    fields: dict[str, Any] = {}
+    for key, value in values.items():
         name = f"{table}.{key}"
-        if key not in usual:
-            raise _no_setting(name)
-        kind = _RECORD_KINDS[type(usual[key])]
-        part = Setting(name, "", kind, usual[key], "", choices=_SCOPES if key == "scope" else ())
-        found[key] = _convert(part, row, f"{where}.{key}")
-    return found
+        if key not in defaults:
+            raise _unknown_setting_error(name)
+        kind, choices = _KIND_BY_TYPE[type(defaults[key])], _READ_SCOPES if key == "scope" else ()
+        field = Setting(name, "", kind, defaults[key], "", choices=choices)
+        fields[key] = _convert(field, value, f"{source}.{key}")
+    return fields

@@ -17,7 +17,7 @@ from satchel.catalogue.budget import sentence_ends, shorten
 from satchel.catalogue.render import clean
 from satchel.errors import NotFound, SatchelError
 from satchel.library import Library, TrustStore
-from satchel.library.fingerprint import VerdictCache
+from satchel.library.verdict_cache import VerdictCache
 from satchel.project import Notices
 from satchel.settings import find_paths
 
@@ -29,7 +29,16 @@ _MAX_DESCRIPTION_CHARS = 1_024
 
 
 class SkillLoader:
-    """The skills below one folder, which is trusted. Each call sees the folder as it is now."""
+    """The skills below one folder, which is trusted. Each call sees the folder as it is now.
+
+    Example:
+        from satchel import SkillLoader
+
+        skills = SkillLoader("skills")
+        system = "You help in this repository." + skills.get_descriptions()
+        answer = skills.get_skill_content("code-review") or "There is no such skill"
+        assert answer.startswith("Read the change")
+    """
 
     def __init__(self, skills_dir: str | os.PathLike[str]) -> None:
         """Read the frontmatter of all skills; those that cannot be used are logged.
@@ -53,8 +62,12 @@ class SkillLoader:
         """The text of a skill without its frontmatter, read now; None without such a skill.
 
         None also for a skill that the scan blocks, or that cannot be read; the reason is logged.
+
+        Args:
+            name: The name of a skill, as the model writes it.
         """
         self._library.refresh()
+        name = str(name)  # a model may send anything
         skill = self._library.get_skill(name)
         if skill is not None and not skill.for_model:
             return None

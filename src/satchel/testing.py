@@ -6,6 +6,7 @@ satchel = Satchel.for_project(project, trust="all")
 
 from __future__ import annotations
 
+import json
 import os
 from typing import Any
 
@@ -20,7 +21,7 @@ def make_skill(
     body: str = "Do the thing.\n",
     **fields: Any,
 ) -> str:
-    """Write a valid skill below `folder`; returns its SKILL.md.
+    """Write a valid skill.
 
     Args:
         folder: A location, such as `.agents/skills`.
@@ -28,9 +29,15 @@ def make_skill(
         description: What it does; generated when empty.
         body: The instructions.
         fields: Further frontmatter; `_` in a key becomes `-` except in `when_to_use`.
-    """
-    import json
 
+    Returns:
+        The path of its SKILL.md.
+
+    Example:
+        from satchel.testing import make_skill
+
+        make_skill("example/.agents/skills", "greet", "Greets people.", body="Say hello.")
+    """
     base = os.path.join(os.fspath(folder), name)
     short = name.rpartition("/")[2]
     os.makedirs(base, exist_ok=True)
@@ -45,7 +52,23 @@ def make_skill(
 
 
 def make_project(folder: str | os.PathLike[str], *names: str) -> str:
-    """Create a project folder with skills in `.agents/skills`; returns the folder."""
+    """Create a project folder with skills in `.agents/skills`.
+
+    Args:
+        folder: The folder to create.
+        names: Names of the skills.
+
+    Returns:
+        The path of the folder.
+
+    Example:
+        from satchel import Satchel
+        from satchel.testing import make_project
+
+        project = make_project("example", "code-review", "write-docs")
+        satchel = Satchel.for_project(project, trust="all")
+        assert len(satchel.list_skills()) == 2
+    """
     location = os.path.join(os.fspath(folder), ".agents", "skills")
     os.makedirs(location, exist_ok=True)
     for name in names:
@@ -61,7 +84,7 @@ def make_tool_skill(
     tool: str = "",
     more: str = "",
 ) -> str:
-    """Write a tool skill in Python below `folder`; returns its skill.yaml.
+    """Write a tool skill in Python.
 
     Args:
         folder: A location, such as `.agents/skills`.
@@ -69,6 +92,14 @@ def make_tool_skill(
         program: Its `main.py`; one that returns its arguments when empty.
         tool: The tool's name; the folder's name and `_run` when empty.
         more: Further lines of YAML: parameters, secrets, files.
+
+    Returns:
+        The path of its skill.yaml.
+
+    Example:
+        from satchel.testing import make_tool_skill
+
+        make_tool_skill("example/.agents/skills", "word-count", tool="word_count")
     """
     base = os.path.join(os.fspath(folder), name)
     short = name.rpartition("/")[2]

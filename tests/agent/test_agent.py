@@ -99,7 +99,7 @@ def test_without_a_folder_for_skills_the_agent_starts(start, tmp_path):
 # --- streaming -------------------------------------------------------------------------------
 
 
-def test_a_turn_is_told_as_it_happens(start):
+def test_a_turn_streams_its_events(start):
     agent, _ = start(
         [Reply("Let me see. ", calls=[("Skill", {"name": "code-review"})]), "All is well."]
     )
@@ -118,7 +118,7 @@ def test_a_turn_is_told_as_it_happens(start):
     assert (ended.name, ended.status) == ("Skill", "success")
 
 
-def test_who_stops_listening_ends_the_turn_and_it_did_not_happen(start):
+def test_a_turn_whose_listener_leaves_is_ended_and_not_recorded(start):
     agent, _ = start(
         [Reply("", calls=[("Skill", {"name": "code-review"})]), Reply("late", delay=2), "Fresh."]
     )
@@ -149,7 +149,7 @@ def test_calls_beyond_the_limit_are_answered_with_finish_now(start):
     assert result.report.tools == ("ReadFile",) * 3
 
 
-def test_a_turn_that_wants_too_many_requests_ends_and_can_be_continued(start):
+def test_a_turn_with_too_many_requests_ends_and_can_be_continued(start):
     def script(request):
         if "continue" in request.last_user:
             return "Done."
@@ -292,7 +292,7 @@ def test_a_skill_that_was_trimmed_away_is_remembered_and_loaded_again_in_full(st
     assert "Look at each line." in server.requests[-1].results[0].text
 
 
-def test_within_a_turn_old_results_are_left_out_and_said_so(start, project):
+def test_old_results_are_left_out_within_a_turn_with_a_note(start, project):
     for number in range(4):
         (project / f"{number}.md").write_text("words " * 500)
 
@@ -318,7 +318,7 @@ def test_a_new_conversation_begins_with_nothing(start):
     assert len(server.requests[-1].messages) == 1
 
 
-def test_what_the_user_loads_stands_before_the_next_message_and_stays(start):
+def test_a_skill_that_the_user_loads_precedes_the_next_message(start):
     agent, server = start(["One.", "Two."])
     reply = agent.load("code-review", "src/app.py")
     assert reply.error is None
@@ -333,7 +333,7 @@ def test_what_the_user_loads_stands_before_the_next_message_and_stays(start):
     assert agent.load("no-such-skill").error.code == "NOT_FOUND"
 
 
-def test_an_agent_that_is_not_closed_ends_without_a_word(project):
+def test_an_agent_that_is_not_closed_ends_without_a_warning(project):
     lines = (
         "import asyncio, atexit, threading",
         "from pydantic_ai.models.test import TestModel",

@@ -64,7 +64,7 @@ def test_what_must_stay_is_not_shortened_again_in_every_request():
     assert touched == [True, False, False, True, False, False, True, False]
 
 
-def test_what_a_tool_says_beside_its_result_proves_nothing(project):
+def test_text_beside_a_tool_result_is_no_evidence_of_a_loaded_skill(project):
     session = Satchel.for_project(project, trust="all", builtin=False, packaged=False).session()
     text = f"{CHOSEN}\n\n{session.call('Skill', {'name': 'code-review'}).text}"
     chosen = ModelRequest(parts=[UserPromptPart(text)])

@@ -80,7 +80,7 @@ def waits(requests):
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_each_request_takes_a_slot_and_waits_as_the_provider_says(ask, provider):
+def test_each_request_takes_a_slot_and_waits_for_the_providers_delay(ask, provider):
     answers, requests, limiter = ask([BUSY, "done"], "hello", provider=provider)
     assert answers == ["done"]
     assert [wait >= 1.0 for wait in waits(requests)] == [True]

@@ -9,7 +9,7 @@ import pytest
 
 from model_server import ModelServer, Reply, model_of
 from satchel import Satchel
-from satchel.agent.planner import TOOL, AgentPlanner
+from satchel.agent.planner import PLAN_TOOL, AgentPlanner
 from satchel.goals.decomposition import PlanRequest, decompose, schema_for_models
 from satchel.testing import make_skill
 
@@ -49,7 +49,7 @@ def ask(planner, **fields):
 
 
 def submit(plan):
-    return Reply(calls=[(TOOL, plan)])
+    return Reply(calls=[(PLAN_TOOL, plan)])
 
 
 def test_a_plan_is_asked_for_as_structured_output(start):
@@ -59,15 +59,15 @@ def test_a_plan_is_asked_for_as_structured_output(start):
     assert proposal.plan == GOOD
     assert "You plan." in request.system
     assert request.last_user == GOAL
-    assert list(request.tools) == [TOOL]
-    fields = request.tools[TOOL]["properties"]["steps"]["items"]["properties"]
+    assert list(request.tools) == [PLAN_TOOL]
+    fields = request.tools[PLAN_TOOL]["properties"]["steps"]["items"]["properties"]
     assert {"id", "action_type", "skill", "prompt"} <= set(fields)
     assert proposal.usage.requests == 1
     assert proposal.usage.input_tokens > 0
     assert proposal.usage.output_tokens > 0
 
 
-def test_what_was_wrong_comes_back_as_the_result_of_the_model_s_call(start):
+def test_errors_of_a_plan_are_the_result_of_the_models_call(start):
     planner, server = start([submit(GOOD)])
     ask(planner, before=((WRONG, "First verdict."), (WRONG, "Second verdict.")))
     [request] = server.requests
@@ -95,7 +95,7 @@ def test_a_repair_begins_with_the_very_same_bytes(start, provider, tmp_path):
     assert made.usage.requests == 2
 
 
-def test_a_model_that_only_talks_is_told_to_hand_the_plan_over(start):
+def test_a_model_that_answers_with_text_is_asked_for_the_plan(start):
     planner, server = start(["I would begin with the endpoints.", submit(GOOD)])
     proposal = ask(planner)
     assert proposal.plan == GOOD

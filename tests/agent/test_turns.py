@@ -30,7 +30,7 @@ def text_of(request):
 
 
 @pytest.mark.req("B9")
-def test_what_a_failed_turn_told_is_told_again(start, project):
+def test_news_of_a_failed_turn_is_sent_again(start, project):
     def script(request):
         return Reply("bad", status=400) if "boom" in request.last_user else "Fine."
 
@@ -46,7 +46,7 @@ def test_what_a_failed_turn_told_is_told_again(start, project):
     assert "skills-changed" not in server.requests[-1].last_user
 
 
-def test_what_a_failed_turn_loaded_forbids_nothing_and_may_be_loaded(start, project):
+def test_a_skill_loaded_in_a_failed_turn_forbids_nothing_and_loads_again(start, project):
     add(project, "strict", disallowed_tools="ReadFile")
 
     def script(request):
@@ -59,11 +59,11 @@ def test_what_a_failed_turn_loaded_forbids_nothing_and_may_be_loaded(start, proj
     with pytest.raises(ModelFailed):
         agent.run_sync("go")
     assert not agent.session.loaded
-    assert agent.session.permit("ReadFile", {"path": "x"}) is None
+    assert agent.session.refusal_for("ReadFile", {"path": "x"}) is None
 
 
 @pytest.mark.req("B9")
-def test_what_was_told_in_a_turn_that_was_trimmed_is_told_again(start, project):
+def test_news_in_a_trimmed_turn_is_sent_again(start, project):
     agent, server = start(lambda _: "x" * 3_000, limits=Limits(history=8_000))
     agent.run_sync("one")
     add(project, "brand-new", "Makes coffee.")
@@ -87,7 +87,7 @@ def test_a_stopped_turn_reminds_of_what_it_loaded(start, project):
     agent.run_sync("next")
     there = text_of(server.requests[-1])
     assert "skills-loaded-before" in there or "<skill-loaded" in there
-    assert agent.session.permit("ReadFile", {"path": "x"}) is not None
+    assert agent.session.refusal_for("ReadFile", {"path": "x"}) is not None
 
 
 def test_a_page_cannot_keep_a_skill_loaded(start, project):
@@ -110,7 +110,7 @@ def test_a_page_cannot_keep_a_skill_loaded(start, project):
         agent.run_sync("fetch")
     assert "TTTT" not in text_of(server.requests[-1])
     assert not agent.session.loaded["greedy"].present
-    assert agent.session.permit("Bash", {"command": "rm -r ."}) is not None
+    assert agent.session.refusal_for("Bash", {"command": "rm -r ."}) is not None
 
 
 def test_trimming_never_parts_a_call_and_its_result(start):
@@ -193,7 +193,7 @@ def test_a_limit_on_the_cost_that_cannot_hold_is_reported(start, project):
     )
 
 
-def test_a_result_that_is_only_a_part_is_told_as_one(start, project):
+def test_a_partial_result_is_marked_as_partial(start, project):
     add(project, "long", body="long line\n" * (MAX_CONTENT_CHARS // 10 + 10))
     agent, _ = start([Reply("", calls=[("Skill", {"name": "long"})]), "Done."])
 

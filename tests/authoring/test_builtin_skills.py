@@ -15,7 +15,7 @@ import satchel
 from needs import go_cache, needs
 from satchel import Satchel
 from satchel.authoring.check_skill import check_folder
-from satchel.authoring.tool_trial import make_runner
+from satchel.authoring.tool_trial import make_program_check
 from satchel.cli.app import cli
 
 SKILLS = Path(satchel.__file__).parent / "system_skills"
@@ -55,7 +55,7 @@ def checked(project, manifest, files):
     for name, text in {"skill.yaml": manifest, **files}.items():
         (skill / name).write_text(text, encoding="utf-8")
     opened = Satchel.for_project(project, trust="all", packaged=False)
-    (report,) = check_folder(str(skill), prove=make_runner(opened))
+    (report,) = check_folder(str(skill), check_program=make_program_check(opened))
     return opened, report
 
 
@@ -73,7 +73,7 @@ def test_the_manifest_and_the_program_of_the_text_pass_their_check(project, monk
     if runtime == "go":
         files["go.mod"] = blocks("references/go.md", "")[0]
     opened, report = checked(project, manifest, files)
-    assert report.failing == set()
+    assert not report.failed_codes
     output = opened.session().call("text_count", {"path": "docs/readme.md"}).data["output"]
     assert json.loads(output) == {"lines": 3, "words": 4, "characters": 20}
     refused = opened.session().call("text_count", {"path": "../outside.txt"})

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from satchel.authoring.check_packaged import check_packaged
-from satchel.authoring.checklist import rules_of
+from satchel.authoring.checklist import find_rules
 from satchel.errors import NotFound
 
 pytestmark = pytest.mark.req("E5", "E9")
@@ -65,11 +65,11 @@ def package(tmp_path, monkeypatch):
         del sys.modules[name]
 
 
-def test_excel_ticks_every_box_but_the_one_that_runs_its_tests():
+def test_excel_passes_every_rule_except_the_run_of_its_tests():
     report = check_packaged("excel")
-    assert report.failing == set()
+    assert not report.failed_codes
     assert {one.rule for one in report.verdicts if one.state == "skip"} == {"tests-pass"}
-    assert {one.rule for one in report.verdicts} == {rule.id for rule in rules_of("packaged")}
+    assert {one.rule for one in report.verdicts} == {rule.id for rule in find_rules("packaged")}
 
 
 @pytest.mark.parametrize(
@@ -109,10 +109,10 @@ def test_excel_ticks_every_box_but_the_one_that_runs_its_tests():
 def test_a_rule_fires_where_it_should(package, code, fires):
     report = check_packaged(package(code))
     # The record borrows its tools, and so the tests and the page of another one: not judged here.
-    found = report.failing - {"tests-errors", "tests-real", "page-exists"}
+    found = report.failed_codes.keys() - {"tests-errors", "tests-real", "page-exists"}
     assert found == fires
 
 
-def test_one_that_is_not_there():
+def test_an_unknown_package_is_an_error():
     with pytest.raises(NotFound, match="There is no skill `nothing`"):
         check_packaged("nothing")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from satchel.authoring import text_rules
-from satchel.authoring.text_rules import internals_in, message_error
+from satchel.authoring.text_rules import find_internals, find_message_fault
 
 pytestmark = pytest.mark.req("E5")
 
@@ -38,14 +38,14 @@ pytestmark = pytest.mark.req("E5")
         ("Sends HTTP requests to a server, at most 10 requests a minute", set()),
     ],
 )
-def test_a_description_has_these_slips(text, slips):
-    least, most = text_rules.bounds_of(text)
+def test_faults_of_a_description(text, slips):
+    least, most = text_rules.description_bounds(text)
     found = {
         "verb": not text_rules.begins_with_verb(text),
         "limit": not text_rules.has_limit(text),
-        "length": not least <= text_rules.length_of(text) <= most,
-        "library": bool(text_rules.library_in(text)),
-        "filler": bool(text_rules.filler_in(text)),
+        "length": not least <= text_rules.description_length(text) <= most,
+        "library": bool(text_rules.find_library(text)),
+        "filler": bool(text_rules.find_filler(text)),
     }
     assert {name for name, wrong in found.items() if wrong} == slips
 
@@ -77,12 +77,12 @@ def test_a_description_has_these_slips(text, slips):
         ("Default 5. Example: 3", {"what"}),
     ],
 )
-def test_a_parameter_lacks_these_elements(text, lacks):
+def test_missing_elements_of_a_parameter_description(text, lacks):
     truth = text.startswith(("是否", "Whether"))
     found = {
         "what": text_rules.has_meaning(text),
         "bound": text_rules.has_bound(text),
-        "example": text_rules.has_example(text, truth=truth),
+        "example": text_rules.has_example(text, is_boolean=truth),
     }
     assert {name for name, there in found.items() if not there} == lacks
 
@@ -104,6 +104,6 @@ def test_a_parameter_lacks_these_elements(text, lacks):
         ("KeyError: 'path' — check the arguments", "", True),
     ],
 )
-def test_an_error_has_this_slip(message, slip, inside):
-    assert message_error(message) == slip
-    assert bool(internals_in(message)) is inside
+def test_faults_of_an_error_message(message, slip, inside):
+    assert find_message_fault(message) == slip
+    assert bool(find_internals(message)) is inside

@@ -61,7 +61,7 @@ def test_a_file_of_the_project_is_copied(satchel, tmp_path):
     (folder / "link.txt").symlink_to("a.txt")
     for source in ("data/a.txt", "data/link.txt", str(folder / "a.txt")):
         outcome = _example(satchel, source, "data/b.txt")
-        assert (outcome.state, outcome.said) == ("pass", "copied hello"), outcome
+        assert (outcome.state, outcome.text) == ("pass", "copied hello"), outcome
     assert sorted(os.listdir(folder)) == ["a.txt", "link.txt"]
 
 
@@ -73,8 +73,8 @@ def test_no_example_gets_a_file_from_outside(satchel, tmp_path):
     for source in ("notes.txt", "home/key", "../key", str(private)):
         outcome = _example(satchel, source)
         assert outcome.state == "not-run", outcome
-        assert "leads outside the project" in outcome.said
-        assert "PRIVATE" not in outcome.said
+        assert "leads outside the project" in outcome.text
+        assert "PRIVATE" not in outcome.text
 
 
 def test_no_example_overwrites_a_file_of_the_user(satchel, tmp_path):
@@ -87,18 +87,18 @@ def test_no_example_overwrites_a_file_of_the_user(satchel, tmp_path):
     planted.parent.mkdir(parents=True)
     planted.write_text("THEIRS")
     outcome = _example(satchel, "link/../../../.." + str(mine))
-    assert (outcome.state, outcome.said.partition(":")[0]) == (
+    assert (outcome.state, outcome.text.partition(":")[0]) == (
         "not-run", "The path leads outside the project",
     )  # fmt: skip
     assert mine.read_text() == "mine"
 
 
 @pytest.mark.parametrize("source", ["folder", "pipe", "large"])
-def test_what_no_call_may_read_no_example_reads(satchel, tmp_path, source):
+def test_an_example_cannot_read_files_that_a_call_cannot_read(satchel, tmp_path, source):
     project = tmp_path / "project"
     (project / "folder").mkdir()
     os.mkfifo(project / "pipe")
     with open(project / "large", "wb") as file:
         file.truncate(1 << 40)
     outcome = _example(satchel, source)
-    assert (outcome.state, source in outcome.said) == ("not-run", True), outcome
+    assert (outcome.state, source in outcome.text) == ("not-run", True), outcome

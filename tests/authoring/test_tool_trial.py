@@ -14,7 +14,7 @@ from satchel import Satchel
 from satchel.authoring.check_skill import RUN_RULES, check_folder
 from satchel.authoring.scaffold import KINDS
 from satchel.authoring.tool_tests import open_program, run_cases
-from satchel.authoring.tool_trial import is_listed, make_runner
+from satchel.authoring.tool_trial import is_listed, make_program_check
 from satchel.errors import Refused
 
 if TYPE_CHECKING:
@@ -53,17 +53,19 @@ def _new(satchel: Satchel, kind: str, language: str = "en") -> Skill:
 
 def _report(satchel: Satchel, skill: Skill):
     folder = str(skill.folder)
-    (report,) = check_folder(folder, prove=make_runner(satchel), listed=is_listed(satchel, folder))
+    (report,) = check_folder(
+        folder, check_program=make_program_check(satchel), listed=is_listed(satchel, folder)
+    )
     return report
 
 
 @pytest.mark.req("E9", "E11")
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("kind", KINDS[1:])
-def test_a_scaffold_ticks_every_box_when_it_is_run(satchel, kind):
+@pytest.mark.parametrize("kind", KINDS[2:])
+def test_a_scaffold_passes_every_rule_when_it_is_run(satchel, kind):
     needs({"go": "go", "binary": "cc", "typescript": "node24", "python": "bwrap"}[kind])
     report = _report(satchel, _new(satchel, kind))
-    assert report.failing == set()
+    assert not report.failed_codes
     ticked = {one.rule for one in report.verdicts if one.state == "pass"}
     assert {*RUN_RULES, "listed"} - ticked == (set() if kind == "go" else {"go-builds"})
 
@@ -91,13 +93,13 @@ JSON_LINE = """    line = json.dumps(reply, ensure_ascii=False).encode("utf-8", 
         ("File not found:", "FileNotFoundError:", {"error-inside"}),
     ],
 )  # fmt: skip
-def test_a_wrong_program_fails_its_boxes(satchel, old, new, fires):
+def test_a_wrong_program_fails_its_rules(satchel, old, new, fires):
     skill = _new(satchel, "python")
     skill.edit(old, new, "main.py")
     if "no-uncaught" in fires:
         skill.edit("except Exception as exc", "except OSError as exc", "main.py")
     report = _report(satchel, skill)
-    assert report.failing == fires
+    assert report.failed_codes.keys() == fires
     assert all(one.message and one.fix for one in report.verdicts if one.state == "fail")
 
 
@@ -106,7 +108,7 @@ def test_a_go_program_that_does_not_build(satchel):
     needs("go")
     skill = _new(satchel, "go")
     skill.edit("func main() {", "func main() {\n\tvar unused int", "main.go")
-    assert _report(satchel, skill).failing == {"go-builds", "listed"}
+    assert _report(satchel, skill).failed_codes.keys() == {"go-builds", "listed"}
 
 
 def test_nothing_is_run_unless_it_is_asked_for(satchel, tmp_path):
@@ -122,14 +124,16 @@ def test_nothing_is_run_unless_it_is_asked_for(satchel, tmp_path):
 
 
 @pytest.mark.req("E9")
-def test_a_strangers_program_is_neither_built_nor_run(satchel, tmp_path):
+def test_an_untrusted_program_is_neither_built_nor_run(satchel, tmp_path):
     mark = Path(satchel.settings.project) / "ran"
     skill = _new(satchel, "python")
     skill.edit('"""Counts', f'import os\nos.mkdir({str(mark)!r})\n"""Counts', "main.py")
     distrusting = Satchel.for_project(satchel.settings.project, trust="ask", builtin=False)
     unrun: list = []
-    (report,) = check_folder(str(skill.folder), prove=make_runner(distrusting, unrun))
-    reasons = {one.rule: one.reason for one in report.verdicts if one.open}
+    (report,) = check_folder(
+        str(skill.folder), check_program=make_program_check(distrusting, unrun)
+    )
+    reasons = {one.rule: one.reason for one in report.verdicts if one.is_open}
     assert {"answers", "refuses", "protocol"} <= set(reasons)
     assert reasons["answers"] == ("`word-count` is not run: untrusted (Run `satchel trust`)")
     assert unrun == ["refused"]
@@ -187,7 +191,7 @@ def test_a_tool_that_writes_is_tested_on_a_copy(satchel):
         "docs:\n  examples:\n    - scenario: one\n      arguments: {path: hello.txt}\n",
     )
     outcomes = list(run_cases(open_program(satchel, str(skill.folder))))
-    assert {(one.case.title, one.said) for one in outcomes if one.state == "fail"} == set()
-    assert outcomes[0].said == "wrote hello.txt"
+    assert {(one.case.title, one.text) for one in outcomes if one.state == "fail"} == set()
+    assert outcomes[0].text == "wrote hello.txt"
     assert not os.path.exists(os.path.join(satchel.settings.project, "hello.txt"))
     assert {one.case.title for one in outcomes} >= {"without `path`", "`path` leads outside"}

@@ -7,7 +7,12 @@ import re
 import pytest
 
 from satchel import Satchel
-from satchel.authoring.trigger_tests import TriggerResult, run_prompt, skill_at, skills_with
+from satchel.authoring.trigger_tests import (
+    TriggerResult,
+    load_outside_skill,
+    run_prompt,
+    skills_with,
+)
 from satchel.detect import BaseDetector, Match
 from satchel.errors import InvalidInput, NotFound, SkillBroken
 from satchel.skill.trigger_file import TriggerPrompt
@@ -79,7 +84,7 @@ def _result(satchel: Satchel, detector, name: str, prompts) -> TriggerResult:
     return TriggerResult(skill, "", rows)
 
 
-def test_every_cell_of_the_table(satchel, detector):
+def test_every_outcome_of_a_prompt(satchel, detector):
     prompts = [
         *should("Look for bugs and security holes in this source code"),
         *should("Build a spreadsheet with charts and formulas"),
@@ -88,25 +93,25 @@ def test_every_cell_of_the_table(satchel, detector):
         *should_not("Fill in the fields of this PDF form", instead="translation"),
     ]
     result = _result(satchel, detector, "code-review", prompts)
-    hit, missed, fired, quiet, elsewhere = result.rows
-    assert [row.chosen for row in result.rows] == [True, False, True, False, False]
-    assert [row.ok for row in result.rows] == [True, False, False, True, False]
+    hit, missed, fired, quiet, elsewhere = result.results
+    assert [row.is_selected for row in result.results] == [True, False, True, False, False]
+    assert [row.ok for row in result.results] == [True, False, False, True, False]
     assert (hit.rank, fired.rank) == (1, 1)
     assert missed.rivals[0].name == "spreadsheets"
     assert any("charts" in piece for piece in missed.rivals[0].evidence)
-    assert fired.own is not None
-    assert any("bugs" in piece for piece in fired.own.evidence)
-    assert (quiet.instead, elsewhere.instead) == (True, False)
+    assert fired.match is not None
+    assert any("bugs" in piece for piece in fired.match.evidence)
+    assert (quiet.is_rival_selected, elsewhere.is_rival_selected) == (True, False)
     assert not result.ok
     told = result.to_dict()
-    assert [row["ok"] for row in told["prompts"]] == [row.ok for row in result.rows]
+    assert [row["ok"] for row in told["prompts"]] == [row.ok for row in result.results]
     assert told["prompts"][3]["instead_chosen"] is True
 
 
 # --- the line-up --------------------------------------------------------------------------
 
 
-def test_a_skill_that_nobody_trusts_stands_in_the_line_up(tmp_path):
+def test_an_untrusted_skill_takes_part_in_trigger_tests(tmp_path):
     make_skill(tmp_path / "skills", "stranger", "Carves marble statues.")
     satchel = Satchel.for_project(tmp_path, trust="ask", builtin=False)
     (skill,) = satchel.library.find("stranger")
@@ -120,10 +125,10 @@ def test_a_skill_that_nobody_trusts_stands_in_the_line_up(tmp_path):
     assert row.ok
 
 
-def test_a_folder_of_no_library_takes_the_place_of_its_name(satchel, tmp_path):
+def test_a_skill_outside_the_library_replaces_the_one_of_its_name(satchel, tmp_path):
     other = tmp_path / "elsewhere"
     make_skill(other, "pdf-forms", "Carves marble statues.")
-    skill = skill_at(str(other / "pdf-forms"))
+    skill = load_outside_skill(str(other / "pdf-forms"))
     offered = satchel.library.snapshot().for_model
     skills = skills_with(offered, skill)
     assert len(skills) == len(offered)
@@ -133,7 +138,7 @@ def test_a_folder_of_no_library_takes_the_place_of_its_name(satchel, tmp_path):
     assert row.ok
 
 
-def test_what_words_never_choose_is_not_tested(satchel, tmp_path):
+def test_a_skill_that_words_never_select_is_not_tested(satchel, tmp_path):
     make_tool_skill(tmp_path / ".agents/skills", "words", tool="words_count")
     make_skill(tmp_path / ".agents/skills", "by-hand", disable_model_invocation=True)
     satchel.refresh()
@@ -144,10 +149,10 @@ def test_what_words_never_choose_is_not_tested(satchel, tmp_path):
         skills_with((), library.find("by-hand")[0])
 
 
-def test_a_folder_without_a_skill_says_so(tmp_path):
+def test_a_folder_without_a_skill_is_an_error(tmp_path):
     for folder in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(NotFound, match=r"no SKILL\.md"):
-            skill_at(str(folder))
+            load_outside_skill(str(folder))
     (tmp_path / "SKILL.md").write_text("# Only a heading\n")
     with pytest.raises(SkillBroken, match="is not a skill"):
-        skill_at(str(tmp_path))
+        load_outside_skill(str(tmp_path))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from satchel.authoring.check_skill import check_folder
-from satchel.authoring.scaffold import new_skill, write_into
+from satchel.authoring.scaffold import new_skill, write_scaffold
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +45,7 @@ class Skill:
 
     def failing(self) -> set[str]:
         """The rules that it breaks."""
-        return {rule for report in check_folder(str(self.folder)) for rule in report.failing}
+        return {rule for report in check_folder(str(self.folder)) for rule in report.failed_codes}
 
     def rename(self, name: str) -> None:
         """Give the whole skill another name."""
@@ -66,7 +66,7 @@ class Wrong(NamedTuple):
 
 def write_good(base: Path, kind: Any, language: Any = "en", name: str = NAME) -> Skill:
     """The scaffold itself."""
-    return Skill(Path(write_into(new_skill(name, kind, language), os.fspath(base))))
+    return Skill(Path(write_scaffold(new_skill(name, kind, language), os.fspath(base))))
 
 
 def _replaced(case: dict[str, Any]) -> Wrong:
@@ -121,35 +121,35 @@ def binary_that_may_not_run(skill: Skill) -> None:
     (skill.folder / "skill").chmod(0o644)
 
 
-@wrong("python", "packages")
+@wrong("python", "tool-packages")
 def requirements_with_an_address(skill: Skill) -> None:
     skill.write("requirements.txt", "tableforge==2.0\n-e .\nhttps://example.org/a.whl\n")
 
 
-@wrong("typescript", "packages")
+@wrong("typescript", "tool-packages")
 def package_from_a_folder(skill: Skill) -> None:
     skill.write("package.json", '{\n  "dependencies": {\n    "rows": "file:../rows"\n  }\n}\n')
 
 
-@wrong("typescript", "packages")
+@wrong("typescript", "tool-packages")
 def package_json_that_is_none(skill: Skill) -> None:
     skill.write("package.json", "{")
 
 
-@wrong("python", "entry-exists")
+@wrong("python", "tool-entry-path")
 def entry_is_a_folder(skill: Skill) -> None:
     skill.edit("entry: main.py", "entry: lib.py")
     (skill.folder / "lib.py").mkdir()
 
 
-@wrong("python", "entry-exists")
+@wrong("python", "tool-entry-path")
 def entry_leads_outside(skill: Skill) -> None:
     (skill.folder.parent / "outside.py").write_text("pass\n")
     (skill.folder / "run.py").symlink_to("../outside.py")
     skill.edit("entry: main.py", "entry: run.py")
 
 
-@wrong("python", "manifest-valid")
+@wrong("python", "tool-not-a-mapping")
 def empty_manifest(skill: Skill) -> None:
     skill.write("skill.yaml", "")
 
@@ -166,24 +166,29 @@ def windows_line_ends_after_a_shebang(skill: Skill) -> None:
     skill.write("tools/run.sh", "#!/bin/sh\r\necho\r\n")
 
 
-@wrong("go", "go-module")
+@wrong("go", "tool-go-module")
 def go_without_a_module(skill: Skill) -> None:
     (skill.folder / "go.mod").unlink()
 
 
-@wrong("skill", "scripts-exist")
+@wrong("skill", "file-missing")
 def md_names_a_missing_script(skill: Skill) -> None:
     skill.write("scripts/here.py", "print(1)\n")
     skill.edit("4. Ask before", "4. Run `scripts/gone.py`. Ask before", MD)
 
 
-@wrong("skill", "body-there")
+@wrong("skill", "script-plan")
+def md_with_a_script_of_an_unknown_package(skill: Skill) -> None:
+    skill.write("scripts/fill.py", "import acmelib\n")
+
+
+@wrong("skill", "body-empty")
 def md_without_instructions(skill: Skill) -> None:
     text = skill.read(MD)
     skill.write(MD, text[: text.index("# Word count")])
 
 
-@wrong("skill", "body-short")
+@wrong("skill", "body-long")
 def md_of_600_lines(skill: Skill) -> None:
     text = skill.read(MD)
     skill.write(MD, text + "- One more thing.\n" * 600)

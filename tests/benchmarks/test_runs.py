@@ -109,6 +109,6 @@ def test_retrieval_has_its_figures(run):
 
 def test_tool_skills_have_their_tables(run):
     needs("bwrap")
-    told, report = run("tools.py", "--rounds", "2", "--part", "warm")
-    assert "Python worker / its pipe" in told
-    assert report["warm"]["against"]["python warm / pipe"]["rounds"] == 2
+    told, report = run("tools.py", "--rounds", "2", "--part", "cold")
+    assert "Python, cold, / `python -I`" in told
+    assert report["cold"]["against"]["python cold / bare"]["rounds"] == 2

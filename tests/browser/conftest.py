@@ -29,9 +29,15 @@ if TYPE_CHECKING:
     from satchel.goals.model import Step
     from ui_server import House
 
-SLOW = 10_000
+SLOW = 30_000
 """Milliseconds to wait for a page on a busy machine."""
 _REPORT = pytest.StashKey[Any]()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("timeout") is None and "/browser/" in str(item.path):
+            item.add_marker(pytest.mark.timeout(180))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -73,7 +73,7 @@ def garden(house):
     house.skill("press-juice", "Presses juice. Use after the harvest.")
 
 
-def test_news_that_come_while_a_list_is_on_its_way_are_not_lost(visitor, house):
+def test_changes_during_the_load_of_a_list_are_not_lost(visitor, house):
     page = visitor.go("/skills")
     expect(page.locator("html")).to_have_attribute("data-live", "on")
     holding = Holding(page, LIST)
@@ -89,7 +89,7 @@ def test_news_that_come_while_a_list_is_on_its_way_are_not_lost(visitor, house):
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_a_filter_that_is_chosen_goes_before_news(visitor, order):
+def test_a_chosen_filter_precedes_live_updates(visitor, order):
     page = visitor.go("/skills")
     expect(names(page).filter(has_text="write-a-skill")).to_be_visible()
     holding = Holding(page, LIST)
@@ -143,9 +143,10 @@ def test_goals_do_not_wait_for_the_check_of_all_skills(come, tmp_path):
         for number in range(101):
             house.skill(f"cut-stone-{number}", "Cuts stone. Use when asked.")
         page = come(house).go("/goals")
+        usual = page.evaluate(_WORST)
         program = "import os, subprocess\n" + "os.environ[f(a)[b].c] = d + e\n" * 25_000
         (house.skills / "cut-stone-0/cut.py").write_text(program)  # parsing it takes seconds
         page.context.new_page().goto(f"{house.base}/health")
-        assert page.evaluate(_WORST) < 700  # on a busy machine
+        assert page.evaluate(_WORST) < 700 + 10 * usual  # milliseconds, on a busy machine
     finally:
         house.server.close()

@@ -126,6 +126,34 @@ def test_a_folder_is_imported_by_the_folder_picker(visitor, house, tmp_path):
     expect(row(page, "sow-seeds")).to_be_visible()
 
 
+@pytest.mark.req("B8", "B10")
+def test_an_import_takes_an_id_and_offers_one_when_the_name_is_taken(visitor, house, tmp_path):
+    text = "---\nname: mow-lawns\ndescription: Mows lawns. Use in May.\n---\n# Mow\n"
+    (house.skills / "grass").mkdir(parents=True)
+    (house.skills / "grass" / "SKILL.md").write_text(text)
+    with zipfile.ZipFile(tmp_path / "lawns.zip", "w") as archive:
+        archive.writestr("mow-lawns/SKILL.md", text)
+    page = visitor.go("/skills/import")
+
+    def preview():
+        way = page.get_by_role("region", name="Archive")
+        way.get_by_label("File").set_input_files(tmp_path / "lawns.zip")
+        way.get_by_role("button", name="Preview import").click()
+        page.wait_for_url("**/plans/**")
+
+    preview()
+    page.get_by_role("link", name="Import it as mow-lawns-2").click()
+    own = page.get_by_role("region", name="Archive").get_by_label("Id")
+    expect(own).to_have_value("mow-lawns-2")
+    own.fill("cut-grass")
+    preview()
+    page.get_by_role("button", name="Install 1 skill", exact=True).click()
+    page.wait_for_url("**/skills?**")
+    expect(row(page, "cut-grass")).to_be_visible()
+    expect(row(page, "mow-lawns")).to_be_visible()
+    assert "name: cut-grass\n" in (house.skills / "cut-grass" / "SKILL.md").read_text()
+
+
 @pytest.mark.req("B10")
 def test_a_row_opens_the_skill_and_its_files(visitor):
     page = visitor.go("/health")
@@ -283,6 +311,24 @@ def test_chosen_skills_are_removed_together(visitor, house, agent):
     assert "Rakes leaves." in agent.catalogue().text
 
 
+@pytest.mark.req("B7", "B10")
+def test_the_bar_removes_nothing_while_a_built_in_skill_is_chosen(visitor):
+    page = visitor.go("/skills")
+    page.get_by_label("Select press-juice").check()
+    page.get_by_label("Select write-a-skill").check()
+    bar = page.locator(".bulk")
+    expect(bar.get_by_role("button", name="Export")).to_be_visible()
+    expect(bar.get_by_role("button", name="Remove…")).to_be_hidden()
+    page.get_by_label("Select write-a-skill").uncheck()
+    expect(bar.get_by_role("button", name="Remove…")).to_be_visible()
+
+
+@pytest.mark.req("B10")
+def test_a_phone_shows_where_each_skill_comes_from(come, house):
+    page = come(house, width=390).go("/skills")
+    expect(row(page, "write-a-skill").locator(".source")).to_be_visible()
+
+
 @pytest.mark.req("B10")
 def test_the_list_follows_what_is_typed(visitor):
     page = visitor.go("/skills")
@@ -298,6 +344,35 @@ def test_the_list_follows_what_is_typed(visitor):
     expect(row(page, "press-juice")).to_have_count(0)
 
 
+def test_an_update_does_not_take_a_pressed_link_away(come, tmp_path):
+    house = open_house(tmp_path)
+    try:
+        house.skill("dig-holes", "Digs holes. Use in spring.")
+        visitor = come(house)
+        page = visitor.go("/skills")
+        row(page, "dig-holes").get_by_role("link", name="dig-holes").hover()
+        page.mouse.down()
+        with page.expect_response(re.compile("/skills(.*)$")) as response:
+            house.skill("dig-wells", "Digs wells. Use in summer.")
+        response.value.finished()
+        page.wait_for_timeout(200)
+        page.mouse.up()
+        expect(page).to_have_url(re.compile("/skill.ref="))
+        page = visitor.go("/skills")
+        page.mouse.move(5, 5)
+        page.mouse.down()
+        with page.expect_response(re.compile("/skills(.*)$")) as response:
+            house.skill("dig-moats", "Digs moats. Use in autumn.")
+        response.value.finished()
+        page.wait_for_timeout(200)
+        expect(row(page, "dig-moats")).to_have_count(0)
+        page.mouse.up()
+        expect(row(page, "dig-moats")).to_have_count(1)
+        visitor.context.close()
+    finally:
+        house.server.close()
+
+
 def test_one_button_trusts_what_a_folder_brings(come, tmp_path):
     strange = open_house(tmp_path)
     try:
@@ -306,7 +381,7 @@ def test_one_button_trusts_what_a_folder_brings(come, tmp_path):
         visitor = come(strange)
         page = visitor.go("/skills")
         banner = page.get_by_role("region", name="Review")
-        expect(banner).to_contain_text("2 skills need review")
+        expect(banner).to_contain_text(re.compile(r"\b2 skills need review"))
         expect(banner).to_contain_text("Scan: 1 blocked")
         banner.get_by_role("link", name="Review").click()
         expect(row(page, "dig-holes")).to_contain_text("Untrusted")

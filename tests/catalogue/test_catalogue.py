@@ -95,7 +95,7 @@ def test_no_budget_describes_less_than_a_smaller_one(count, form):
 
 
 @given(skills, forms)
-def test_in_full_means_every_word(skills, form):
+def test_a_full_entry_has_every_word(skills, form):
     unique = {clean(skill.name): skill for skill in skills}
     catalogue = build_catalogue(list(unique.values()), budget=1_000_000, form=form)
     full = set(map(clean, catalogue.account.full))
@@ -111,7 +111,7 @@ def test_in_full_means_every_word(skills, form):
 # --- the steps -----------------------------------------------------------------------------
 
 
-def test_what_fits_is_listed_in_full():
+def test_skills_that_fit_are_listed_in_full():
     account = build_catalogue(many(20)).account
     assert (len(account.full), len(account.shortened), account.unlisted) == (20, 0, 0)
 
@@ -131,7 +131,7 @@ def test_too_many_are_shortened_evenly_and_short_ones_stay_whole(form):
 
 
 @pytest.mark.req("A11")
-def test_then_all_names_and_descriptions_for_the_first():
+def test_many_skills_get_names_and_the_first_descriptions():
     account = build_catalogue(many(300)).account
     assert account.unlisted == 0
     assert len(account.named) > 100
@@ -142,7 +142,7 @@ def test_then_all_names_and_descriptions_for_the_first():
 
 @pytest.mark.req("A11")
 @pytest.mark.parametrize("form", FORMS)
-def test_then_names_and_a_count_with_the_way_to_find_the_rest(form):
+def test_very_many_skills_get_names_and_a_way_to_find_the_rest(form):
     skills = [skill(f"react-part-{n}") for n in range(5_000)]
     catalogue = build_catalogue(skills, form=form)
     account = catalogue.account
@@ -173,7 +173,7 @@ def test_no_skills_no_catalogue(form):
     assert private.account.standing("mine") == "withheld"
 
 
-def test_a_name_that_cannot_be_shown_costs_nobody_else_a_place():
+def test_a_name_that_cannot_be_shown_takes_no_place_of_others():
     skills = [skill("\u200b"), skill("x" * 5_000), *many(5)]
     account = build_catalogue(skills).account
     assert len(account.full) == 5
@@ -236,7 +236,7 @@ def test_pinned_skills_come_first_and_in_full(count):
     assert [entry.name for entry in entries[:2]] == pin[:2]
 
 
-def test_what_an_author_withholds_cannot_be_pinned():
+def test_a_skill_for_people_only_cannot_be_pinned():
     skills = [*many(2), skill("mine", disable_model_invocation=True)]
     account = build_catalogue(skills, pin=["mine"]).account
     assert account.withheld == account.unknown_pins == ("mine",)
@@ -314,7 +314,7 @@ def test_the_work_depends_on_the_budget_and_not_on_the_library(form):
     assert abs(looks[0] - looks[1]) < 20
 
 
-def test_what_the_caller_knows_changes_nothing_but_the_cost():
+def test_known_names_change_only_the_cost():
     skills = [*many(300), skill("mine", disable_model_invocation=True)]
     by_name = {item.name: item for item in skills}
     pin = ["skill-00200", "mine", "gone"]
@@ -325,7 +325,7 @@ def test_what_the_caller_knows_changes_nothing_but_the_cost():
 # --- refusals ------------------------------------------------------------------------------
 
 
-def test_nonsense_is_refused():
+def test_an_invalid_budget_or_form_is_refused():
     with pytest.raises(InvalidInput, match="less than nothing"):
         build_catalogue([], budget=-1)
     with pytest.raises(InvalidInput, match="no form `yaml`"):
@@ -486,7 +486,7 @@ def test_clean_text_is_one_visible_line_and_stays_as_it_is(text):
         ("café \u0e44\u0e17\u0e22", "café \u0e44\u0e17\u0e22"),
     ],
 )
-def test_what_shows_nothing_is_removed_and_writing_stays(text, shown):
+def test_invisible_characters_are_removed_and_joiners_of_scripts_stay(text, shown):
     assert clean(text) == shown
 
 

@@ -50,7 +50,7 @@ def _bullet(line: str) -> Seen:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_it_names_and_describes_whoever_may_fit(form):
+def test_it_names_and_describes_skills_that_may_fit(form):
     lines = [
         ShortlistLine(skill("pdf-forms", "Fills in PDF forms."), asked=True),
         ShortlistLine(skill("read-scans", "Reads scans.", when_to_use="On paper.")),
@@ -71,7 +71,7 @@ def test_it_names_and_describes_whoever_may_fit(form):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_nobody_to_name_is_no_block(form):
+def test_no_skills_make_no_block(form):
     assert write_shortlist([], form) == ("", (), ())
 
 
@@ -90,7 +90,7 @@ def test_long_descriptions_share_the_room(form):
     assert block.listed == ("skill-0", "skill-1", "skill-2", "short-one")
 
 
-def test_where_there_is_no_room_names_stand_alone_and_the_last_are_left_out():
+def test_without_room_names_stand_alone_and_the_last_are_left_out():
     lines = [
         ShortlistLine(skill(f"a-rather-long-name-of-a-skill-{n:02d}", "x " * 200))
         for n in range(40)
@@ -103,7 +103,7 @@ def test_where_there_is_no_room_names_stand_alone_and_the_last_are_left_out():
     assert len(block.listed) > 5
 
 
-def test_a_name_that_cannot_be_shown_is_left_out_and_said():
+def test_a_name_that_cannot_be_shown_is_left_out_and_reported():
     lines = [
         ShortlistLine(skill("x" * 300)),
         ShortlistLine(skill("\u200b\u200b")),

@@ -42,7 +42,7 @@ def at_home(project: str) -> Iterator[Satchel]:
     before = os.environ.get("SATCHEL_HOME")
     os.environ["SATCHEL_HOME"] = os.path.join(project, STATE)
     try:
-        yield Satchel.for_project(project, builtin=False, trace="off")
+        yield Satchel.for_project(project, builtin=False, trace="off", trust="ask")
     finally:
         if before is None:
             del os.environ["SATCHEL_HOME"]

@@ -16,9 +16,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from chaos.goal_worker import engine
+from chaos.goal_worker import POISON, SLOW, USAGE, engine
 from satchel.goals.model import Goal, Plan, Step
 
 if TYPE_CHECKING:
@@ -68,12 +69,19 @@ class Verdict(NamedTuple):
     swapped: int
     tries: int
     """Of all steps together; what is above their number was under way at a kill."""
+    uncalled: int
+    """Attempts of the reports whose worker died between the record and the call of the runner."""
+    miscounted: int
+    """Steps whose report has fewer attempts than the runner had tries, or another usage than the
+    try that it records."""
+    unrecorded: int
+    """Tries that ended, but whose worker died before the record; their usage is in no report."""
     recoveries: tuple[float, ...]
     """Seconds from a kill until a goal that was with the killed went on."""
 
     @property
     def unharmed(self) -> bool:
-        return not (self.lost or self.rerun or self.replaced or self.swapped)
+        return not (self.lost or self.rerun or self.replaced or self.swapped or self.miscounted)
 
 
 class Forks:
@@ -93,10 +101,10 @@ class Forks:
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == "ready\n"
 
-    def start(self, address: str, folder: str, at_once: int) -> int:
+    def start(self, address: str, folder: str, at_once: int, skills: dict[str, str] | None) -> int:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps([address, folder, at_once]) + "\n")
+        self._process.stdin.write(json.dumps([address, folder, at_once, skills]) + "\n")
         self._process.stdin.flush()
         return int(self._process.stdout.readline())
 
@@ -121,8 +129,8 @@ class Workers:
         self._forks = forks
         self._at_once = at_once
 
-    def start(self) -> int:
-        number = self._forks.start(self.address, self.folder, self._at_once)
+    def start(self, skills: dict[str, str] | None = None) -> int:
+        number = self._forks.start(self.address, self.folder, self._at_once, skills)
         self.alive.append(number)
         return number
 
@@ -233,12 +241,17 @@ class Trial:
         ends = {(line.goal, line.step, line.run): line.at for line in lines if line.what == "end"}
         lost = swapped = rerun = replaced = 0
         kept: dict[tuple[str, str], str] = {}
+        tries = Counter((line.goal, line.step) for line in lines if line.what == "begin")
+        uncalled = miscounted = 0
         for name, report in reports.items():
             lost += report.state != "done"
             for step, result in report.steps.items():
                 whose, _, run = str(result.output).partition("#")
                 swapped += result.state == "done" and whose != f"{name}/{step}"
                 kept[name, step] = run
+                more = result.attempts - tries[name, step]
+                uncalled += max(0, more)
+                miscounted += more < 0 or result.usage != USAGE
         for line in lines:
             swapped += line.what == "swapped"
             recorded = kept.get((line.goal, line.step))
@@ -254,7 +267,10 @@ class Trial:
             rerun,
             replaced,
             swapped,
-            sum(line.what == "begin" for line in lines),
+            sum(tries.values()),
+            uncalled,
+            miscounted,
+            len(ends) - len(kept),
             tuple(recoveries(lines, self.workers.killed)),
         )
 
@@ -321,6 +337,42 @@ async def freeze(trial: Trial, times: int, seconds: float = 9.0) -> list[float]:
         await trial.look()
         found += [one for one in recoveries(workers.lines(), [(at, victim)]) if one < seconds]
     return found
+
+
+def _is_gone(number: int) -> bool:
+    return not os.path.exists(f"/proc/{number}")
+
+
+async def poison(client: Any, workers: Workers, innocents: int) -> tuple[Any, list[Any], int]:
+    """A step that kills its worker beside goals that run at the same time, on three workers.
+
+    Returns:
+        The report of the poison goal, those of the others, and how many workers died.
+    """
+    steps = (Step("begin", prompt="do"), Step("die", prompt=POISON, needs=("begin",)))
+    slow = tuple(Step(f"s{n}", prompt=SLOW, needs=(f"s{n - 1}",) if n else ()) for n in range(4))
+    names = [f"innocent{n}" for n in range(innocents)]
+    await client.submit(Goal("poison", Plan("Kill", steps)))
+    for name in names:
+        await client.submit(Goal(name, Plan("Survive", slow)))
+    died = 0
+
+    async def supervise() -> None:
+        nonlocal died
+        while True:
+            for number in filter(_is_gone, list(workers.alive)):
+                workers.alive.remove(number)
+                died += 1
+            while len(workers.alive) < 3:
+                workers.start()
+            await asyncio.sleep(0.1)
+
+    task = asyncio.create_task(supervise())
+    try:
+        report = await client.wait("poison", 240)
+        return report, [await client.wait(name, 240) for name in names], died
+    finally:
+        task.cancel()
 
 
 async def cut_off(trial: Trial, restart: Callable[[bool], None], times: int) -> list[float]:

@@ -2,10 +2,11 @@
 
     python goal_worker.py ENGINE
 
-Each line on standard input, `["address", "folder", at_once]`, forks a worker; the answer is its
-number. What it does to steps is appended to `steps` in the folder, one line each: time, what, goal,
-step, run. A run is one try of one step by one process. The worker checks that what flows into a
-step is of the steps it needs.
+Each line on standard input, `["address", "folder", at_once, skills]`, forks a worker; the answer is
+its number. `skills` are the digests of the skills that it has; null means that it has all. What it
+does to steps is appended to `steps` in the folder, one line each: time, what, goal, step, run. A
+run is one try of one step by one process. The worker checks that what flows into a step
+is of the steps it needs.
 """
 
 from __future__ import annotations
@@ -22,23 +23,44 @@ import tempfile
 import time
 from typing import TYPE_CHECKING, Any
 
-from satchel.goals.model import Done
+from satchel.errors import StepFailed
+from satchel.goals.model import Done, Usage
 
 if TYPE_CHECKING:
-    from satchel.goals.model import Work
+    from satchel.goals.model import Step, Work
 
 MODEL = (0.03, 0.07)
 """Seconds that the simulated model takes: 0.05 on average, so that the order changes."""
+USAGE = Usage(1, 10, 5)
+"""Of each try that ended."""
+POISON = "kill your worker"
+SLOW = "take your time"
+SLOW_S = 3.0
+FAIL = "fail"
+FAIL_ONCE = "fail once"
+_SECONDS = re.compile(r"take (\d+\.\d+) s")
 _FLOWING = re.compile(r"(\w+)=(\S+)/(\S+)#")
 
 
 class Simulated:
     """A slow model whose answer names the goal and the step."""
 
-    def __init__(self, path: str, seconds: tuple[float, float] = MODEL) -> None:
+    def __init__(
+        self,
+        path: str,
+        seconds: tuple[float, float] = MODEL,
+        skills: dict[str, str] | None = None,
+    ) -> None:
+        self._skills = skills
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         self._seconds = seconds
         self._count = 0
+
+    def abilities(self) -> dict[str, Any]:
+        return {"model": "simulated", "skills": self._skills or {}}
+
+    def version_of(self, step: Step) -> str | None:
+        return "" if self._skills is None or not step.skill else self._skills.get(step.skill)
 
     def _note(self, what: str, work: Work, run: str) -> None:
         line = f"{time.time():.6f} {what} {work.goal} {work.step.id} {run}\n"
@@ -51,9 +73,20 @@ class Simulated:
         for name, goal, step in _FLOWING.findall(work.prompt):
             if (goal, step) != (work.goal, name):
                 self._note("swapped", work, run)
-        await asyncio.sleep(random.uniform(*self._seconds))
+        if work.prompt == POISON:
+            os.kill(os.getpid(), signal.SIGKILL)
+        await asyncio.sleep(self._seconds_of(work.prompt))
+        if work.prompt == FAIL or (work.prompt == FAIL_ONCE and work.attempt == 1):
+            self._note("fail", work, run)
+            raise StepFailed("It fails")
         self._note("end", work, run)
-        return Done(f"{work.goal}/{work.step.id}#{run}")
+        return Done(f"{work.goal}/{work.step.id}#{run}", USAGE)
+
+    def _seconds_of(self, prompt: str) -> float:
+        seconds = _SECONDS.search(prompt)
+        if seconds is not None:
+            return float(seconds[1])
+        return SLOW_S if prompt == SLOW else random.uniform(*self._seconds)
 
 
 def engine(kind: str, address: str, folder: str, runner: Any = None, at_once: int = 8) -> Any:
@@ -71,8 +104,10 @@ def engine(kind: str, address: str, folder: str, runner: Any = None, at_once: in
     return TemporalEngine(runner, folder, address=address, at_once=at_once)
 
 
-async def work(kind: str, address: str, folder: str, at_once: int) -> None:
-    runner = Simulated(os.path.join(folder, "steps"))
+async def work(
+    kind: str, address: str, folder: str, at_once: int, skills: dict[str, str] | None
+) -> None:
+    runner = Simulated(os.path.join(folder, "steps"), skills=skills)
     async with engine(kind, address, folder, runner, at_once) as opened:
         working = resume_all(opened) if kind == "local" else opened.work(drain=5.0)
         task = asyncio.ensure_future(working)
@@ -106,7 +141,7 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the killed leave nothing behind
     _say("ready")
     for line in sys.stdin:
-        address, folder, at_once = json.loads(line)
+        address, folder, at_once, skills = json.loads(line)
         child = os.fork()
         if child:
             _say(str(child))
@@ -118,7 +153,7 @@ def main() -> None:
         os.dup2(log, 1)
         os.dup2(log, 2)
         try:
-            asyncio.run(work(kind, address, folder, at_once))
+            asyncio.run(work(kind, address, folder, at_once, skills))
         except BaseException:  # noqa: BLE001 - into the log, and no further
             import traceback
 

@@ -1,8 +1,8 @@
 """Kill -9 at random moments, and look whether anything was harmed.
 
 The judge knows what was acknowledged. After each kill every skill must be complete, in the state
-that was acknowledged last or in the one that was being made; the lockfile must be whole; and after
-the recovery both must agree.
+that was acknowledged last or in the one that was being made; the lockfile must be whole; and
+after `verify`, which finishes the change, both must agree and every skill must be trusted.
 """
 
 from __future__ import annotations
@@ -155,7 +155,10 @@ def judge(
     except SatchelError as exc:
         return [*harm, exc.message], 0.0, []
     began = time.perf_counter()
-    said = recover(scope)
+    store = commands.store_of(project)
+    differing = [item for item in store.verify() if item.state not in ("intact", "unlocked")]
+    harm += [f"`verify` says that `{item.id}` is {item.state}" for item in differing]
+    said = [*store.repaired, *recover(scope)]
     seconds = time.perf_counter() - began
     lock = read_lock(scope.lock)
     for skill in state:

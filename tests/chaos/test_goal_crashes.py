@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from chaos.goal_killing import Forks, Trial, Workers, cut_off, freeze, kill_often
+from chaos.goal_killing import Forks, Trial, Workers, cut_off, freeze, kill_often, poison
+from chaos.goal_worker import engine
 from postgres import postgres_server
 from sizes import sized
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from chaos.goal_killing import Verdict
     from postgres import Postgres
+    from satchel.goals.model import GoalReport
 
 __all__ = ["postgres_server"]
 pytestmark = pytest.mark.timeout(120)
@@ -69,6 +71,23 @@ def test_a_frozen_worker_wakes_when_others_have_its_goals(
         forks, tmp_path, postgres_server.database(), 40, lambda trial: freeze(trial, 1, 7.5)
     )
     assert verdict.unharmed, verdict
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(240)
+def test_a_step_that_kills_its_workers_fails_alone(
+    forks: Forks, postgres_server: Postgres, tmp_path: Path
+) -> None:
+    database = postgres_server.database()
+
+    async def scene() -> tuple[GoalReport, list[GoalReport], int]:
+        with Workers(forks, database, str(tmp_path), 30) as workers:
+            async with engine("dbos", database, str(tmp_path)) as client:
+                return await poison(client, workers, 20)
+
+    report, innocents, died = asyncio.run(scene())
+    assert (report.steps["die"].error.code, report.steps["die"].attempts) == ("WORKER_LOST", died)
+    assert {innocent.state for innocent in innocents} == {"done"}
 
 
 @pytest.mark.soak

@@ -66,7 +66,7 @@ def script(request):
 # --- a person at a terminal ---------------------------------------------------------------
 
 
-def test_an_answer_is_drawn_and_the_end_is_told(sit):
+def test_an_answer_is_drawn_and_its_end_is_shown(sit):
     typing, _ = sit(script)
     typing.type("review this\r")
     typing.sees("◆ code-review  loaded  ")
@@ -183,7 +183,7 @@ def test_a_failed_turn_does_not_end_the_chat_and_no_answer_commands_the_terminal
     assert done.status == 1
 
 
-def test_orders_are_obeyed(terminal, pipe):
+def test_slash_commands_do_what_they_say(terminal, pipe):
     make_tool_skill(str(terminal.project / ".agents/skills"), "word-count")
     terminal.trust(".")
     lines = (

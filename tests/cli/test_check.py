@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -45,7 +47,12 @@ def test_from_nothing_to_a_tool_that_is_done(empty):
 def test_new_speaks_chinese_and_takes_no_name_twice(empty):
     record = json.loads(empty.run("new", "Style Check", "--json", SATCHEL_LANG="zh").out)
     assert record["path"] == str(empty.project / ".agents/skills/style-check")
-    assert record["files"] == ["SKILL.md", "evals/triggers.yaml", "references/checklist.md"]
+    assert record["files"] == [
+        "SKILL.md",
+        "evals/evals.json",
+        "evals/triggers.yaml",
+        "references/checklist.md",
+    ]
     text = (empty.project / ".agents/skills/style-check/SKILL.md").read_text(encoding="utf-8")
     assert "审阅" in text
     assert empty.run("new", "x", "--kind", "cobol").status == 2
@@ -54,20 +61,26 @@ def test_new_speaks_chinese_and_takes_no_name_twice(empty):
     assert empty.run("check", "style-check").status == 0
 
 
+def test_check_in_chinese_has_no_english_in_the_middle(empty):
+    empty.skill("skills/other", "---\nname: notes\ndescription: Takes notes.\n---\nx\n")
+    done = empty.run("check", "other", SATCHEL_LANG="zh", COLUMNS="")
+    assert "名称 `notes` 与所在文件夹 `other` 不一致" in done.out
+
+
 @pytest.mark.req("E9")
-def test_check_says_what_is_open_and_how_to_tick_it(empty):
+def test_check_names_failed_rules_and_their_fixes(empty):
     empty.run("new", "word-count", "--kind", "python")
     _edit(empty, "word-count/skill.yaml", "Counts the lines", "A counter of the lines")
     done = empty.run("check", "word-count", "--strict", COLUMNS="")
-    assert done.status == 1
-    assert "✗ word-count  tool" in done.out
+    assert done.status == 0  # advice on style fails nothing
+    assert "✓ word-count  tool" in done.out
     assert (
-        "▲ warning description-verb (skill.yaml:3): The description must start with a verb: "
+        "· note description-verb (skill.yaml:3): The description must start with a verb: "
         "`word_count_count`, `A counter`" in done.out
     )
     assert "→ Rewrite it, for example: Reads a range of cells." in done.out
     record = json.loads(empty.run("check", "word-count", "--strict", "--json").out)[0]
-    assert record["ok"] is False
+    assert record["ok"] is True
     assert [box["rule"] for box in record["boxes"] if box["state"] == "fail"] == [
         "description-verb"
     ]
@@ -94,7 +107,7 @@ def test_strict_counts_warnings(empty):
     _edit(empty, "words/SKILL.md", "name: words", "name: other")
     done = empty.run("check", ".agents/skills/words")
     assert done.status == 0
-    assert "▲ warning skill-name" in done.out
+    assert "▲ warning name-mismatch" in done.out
     assert empty.run("check", ".agents/skills/words", "--strict").status == 1
 
 
@@ -121,6 +134,39 @@ def test_check_looks_at_everything_of_the_project(empty):
     ]
 
 
+_COUNTING = """
+import sys
+from satchel.cli.main import main
+count = 0
+def profile(frame, event, called):
+    global count
+    count += event == "c_call" and called.__name__ == "stat"
+sys.setprofile(profile)
+try:
+    sys.argv = ["satchel", "check"]
+    sys.exit(main())
+finally:
+    sys.setprofile(None)
+    print(count)
+"""
+
+
+def test_a_check_of_many_skills_reads_the_folders_of_the_project_once(empty):
+    counts: list[int] = []
+    for many in (5, 25, 45):
+        empty.skills({f"skill-{number}": "Counts words" for number in range(many)})
+        done = subprocess.run(
+            [sys.executable, "-c", _COUNTING],
+            cwd=empty.project,
+            env=empty.env(),
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
+        )
+        counts.append(int(done.stdout.split()[-1]))
+    assert counts[2] - counts[1] < 1.5 * (counts[1] - counts[0]), counts
+
+
 @pytest.mark.req("E9")
 def test_a_packaged_skill_is_checked_by_name(empty):
     done = empty.run("check", "--packaged", "excel", "--json")
@@ -129,7 +175,7 @@ def test_a_packaged_skill_is_checked_by_name(empty):
     assert empty.run("check", "--packaged", "nothing").status == 3
 
 
-def test_try_exits_by_what_came_of_it(empty):
+def test_the_exit_code_of_try_follows_the_result(empty):
     needs("bwrap")
     empty.run("new", "word-count", "--kind", "python")
     assert empty.run("try", "word-count").status == 1

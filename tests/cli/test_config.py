@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
 import pytest
 
+from http_answers import answering, reply
 from needs import needs
 from satchel import Satchel
 from satchel.settings import SETTINGS
-from tiny_models import write_onnx
 
 
-def test_the_one_that_ships_builds_and_then_has_little_to_do(terminal):
-    done = terminal.run("config", "index", "--json")
+def test_the_index_is_built_once_and_then_updated(terminal):
+    done = terminal.run("search", "--build-index", "--json")
     assert done.status == 0, done.err
     first = json.loads(done.out)
     assert first["skills"] == 4
     assert first["engine"] in {"memory", "tantivy"}
-    again = json.loads(terminal.run("config", "index", "--json").out)
+    again = json.loads(terminal.run("search", "--build-index", "--json").out)
     assert again["skills"] == 4
     found = json.loads(terminal.run("search", "review", "--json").out)
     assert found["skills"][0]["name"] == "code-review"
@@ -28,31 +29,32 @@ def test_the_one_that_ships_builds_and_then_has_little_to_do(terminal):
 
 @pytest.mark.req("C10")
 @pytest.mark.timeout(60)
-def test_vectors_are_counted_and_made_anew(empty):
-    write_onnx(empty.home / "tiny")
-    texts = {"cat": "the cat merge files", "files": "merge the files", "notes": "把文件合并起来"}
-    for name, text in texts.items():
-        empty.skill(f"skills/{name}", f"---\nname: {name}\ndescription: {text}\n---\nBody\n")
-    on = {"SATCHEL_EMBEDDINGS": "~/tiny", "SATCHEL_TRUST": "all"}
-    done = empty.run("config", "index", **on)
-    assert done.status == 0, done.err
-    assert done.out.startswith("3 skills")
-    # The model does not read the third one: that is left to words.
-    assert "embeddings: 2 skills (~/tiny)" in done.out
-    (kept,) = empty.home.glob(".cache/satchel/search/*/vectors/*/*.npy")
-    empty.run("config", "index", **on)
-    assert kept.exists()
-    told = json.loads(empty.run("config", "index", "--rebuild", "--json", **on).out)
-    assert told["embedded"] == 2
-    (again,) = empty.home.glob(".cache/satchel/search/*/vectors/*/*.npy")
-    assert again != kept
+def test_embeddings_are_counted_and_kept(empty):
+    def embed(handler) -> None:
+        texts = json.loads(handler.rfile.read(int(handler.headers["Content-Length"])))["input"]
+        data = [{"index": at, "embedding": [len(one), 1]} for at, one in enumerate(texts)]
+        reply(handler, 200, json.dumps({"data": data}).encode())
+
+    for name in ("cat", "files"):
+        empty.skill(f"skills/{name}", f"---\nname: {name}\ndescription: of {name}\n---\nBody\n")
+    with answering(embed) as host:
+        address = f"http://{host}/v1/embeddings#model=m"
+        on = {"SATCHEL_EMBEDDINGS": address, "SATCHEL_TRUST": "all"}
+        done = empty.run("search", "--build-index", **on)
+        assert done.status == 0, done.err
+        assert done.out.startswith("2 skills")
+        assert f"embeddings: 2 skills ({address})" in done.out
+        (kept,) = empty.home.glob(".cache/satchel/search/*/vectors/*/*.npy")
+        empty.run("search", "--build-index", **on)
+        assert kept.exists()
+        result = json.loads(empty.run("search", "--build-index", "--json", **on).out)
+    assert result["embedded"] == 2
 
 
-def test_a_model_that_cannot_be_opened_is_no_silence(terminal):
-    done = terminal.run("config", "index", SATCHEL_EMBEDDINGS="~/no-such-model")
-    assert done.status == 3
-    assert "There is no" in done.err
-    assert "/no-such-model`" in done.err
+def test_a_model_that_cannot_be_opened_is_an_error(terminal):
+    done = terminal.run("search", "--build-index", SATCHEL_EMBEDDINGS="~/no-such-model")
+    assert done.status == 2
+    assert "`~/no-such-model` is not valid" in done.err
 
 
 # --- doctor -------------------------------------------------------------------------------
@@ -72,7 +74,7 @@ def large(tmp_path_factory):
 
 
 @pytest.mark.timeout(60)
-def test_a_large_library_without_tantivy_is_told_what_to_type(large, monkeypatch):
+def test_doctor_names_the_extra_for_a_large_library_without_tantivy(large, monkeypatch):
     satchel = Satchel.for_project(large, trust="all", builtin=False)
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     (problem,) = [one for one in satchel.problems(deep=True) if one.code.startswith("search-")]
@@ -91,20 +93,59 @@ def _settings(empty, **env) -> dict[str, dict[str, object]]:
 
 def test_a_setting_is_shown_with_its_origin_and_changed(empty):
     assert set(_settings(empty)) == {setting.name for setting in SETTINGS}
+    files = empty.run("config", "list", COLUMNS="").err
+    assert re.search(r"^user: .*config\.toml\nproject: satchel\.toml$", files, re.MULTILINE)
     assert _settings(empty)["model"]["from"] == ""
     assert empty.run("config", "set", "model", "test:one").status == 0
     assert _settings(empty)["model"] == {
         "name": "model", "value": "test:one", "from": "config.toml",
     }  # fmt: skip
-    assert empty.run("config", "get", "model").out == "test:one\n"
+    assert empty.run("config", "list", "model").out == "test:one\n"
     assert _settings(empty, SATCHEL_MODEL="test:two")["model"]["from"] == "SATCHEL_MODEL"
     done = empty.run("config", "set", "exclude", "a-*", "b", "--scope", "project")
     assert done.status == 0, done.err
     assert (empty.project / "satchel.toml").read_text() == 'exclude = ["a-*", "b"]\n'
     assert _settings(empty)["exclude"]["from"] == "satchel.toml"
-    assert empty.run("config", "get", "exclude").out == "a-*, b\n"
+    assert empty.run("config", "list", "exclude").out == "a-*, b\n"
+    assert (
+        empty.run("config", "set", "exclude", "a-*,c", "--scope", "project").status == 0
+    )  # as in SATCHEL_EXCLUDE
+    assert empty.run("config", "list", "exclude").out == "a-*, c\n"
     assert empty.run("config", "set", "model").status == 0
     assert _settings(empty)["model"]["from"] == ""
+
+
+@pytest.mark.parametrize(
+    ("variable", "own", "project", "trust", "origin"),
+    [
+        ("all", "", "locked", "locked", "satchel.toml"),
+        ("ask", "", "all", "ask", "SATCHEL_TRUST"),
+        ("ask", "locked", "ask", "ask", "SATCHEL_TRUST"),
+        ("", "locked", "all", "locked", "config.toml"),
+        ("", "", "all", "ask", ""),
+    ],
+)
+def test_the_origin_of_trust_is_the_stricter_value(empty, variable, own, project, trust, origin):
+    if own:
+        empty.run("config", "set", "trust", own)
+    (empty.project / "satchel.toml").write_text(f'trust = "{project}"\n')
+    assert _settings(empty, SATCHEL_TRUST=variable)["trust"] == {
+        "name": "trust", "value": trust, "from": origin,
+    }  # fmt: skip
+
+
+def test_the_origin_of_a_value_in_both_files_of_a_project_is_the_one_in_force(empty):
+    (empty.project / "satchel.toml").write_text(
+        'exclude = ["a"]\ntrust = "locked"\nstrict = false\n'
+    )
+    (empty.project / "pyproject.toml").write_text(
+        '[tool.satchel]\nexclude = ["b"]\ntrust = "ask"\n'
+    )
+    empty.run("config", "set", "strict", "true")
+    settings = _settings(empty)
+    assert (settings["exclude"]["value"], settings["exclude"]["from"]) == (["b"], "pyproject.toml")
+    assert settings["trust"]["from"] == "satchel.toml"
+    assert (settings["strict"]["value"], settings["strict"]["from"]) == (True, "config.toml")
 
 
 @pytest.mark.parametrize(
@@ -143,13 +184,14 @@ def test_a_file_that_cannot_be_changed_safely_stays(empty, before):
     ("words", "status", "message"),
     [
         (("set", "modell", "x"), 3, "Did you mean `model`?"),
-        (("get", "frobnicate"), 3, "There is no setting `frobnicate`"),
+        (("list", "frobnicate"), 3, "There is no setting `frobnicate`"),
         (("set", "shortlist", "many"), 2, "must be a whole number that is at least 0"),
+        (("set", "budget", "--", "-1"), 2, "must be a whole number that is at least 0"),
         (("set", "form", "yaml"), 2, "`form`"),
         (("set", "model", "x:y", "--scope", "project"), 4, "A project may not set `model`"),
     ],
 )
-def test_settings_that_cannot_be(empty, words, status, message):
+def test_invalid_settings_are_refused(empty, words, status, message):
     done = empty.run("config", *words)
     assert done.status == status
     assert message in done.err
@@ -182,7 +224,7 @@ def test_the_result_as_json(empty):
 
 _WITHOUT_BWRAP = (
     "import sys, satchel.runners.sandbox as bwrap\n"
-    "bwrap._BWRAP_PLACES = ()\n"
+    "bwrap._BWRAP_FOLDERS = ()\n"
     "import satchel.runners.tiers as tiers\n"
     "tiers.TIERS = ('bwrap',)\n"
     "from satchel.cli.main import run\n"
@@ -190,7 +232,7 @@ _WITHOUT_BWRAP = (
 )
 
 
-def test_no_sandbox_is_the_first_thing_said(empty):
+def test_a_missing_sandbox_is_the_first_line(empty):
     done = subprocess.run(
         [sys.executable, "-c", _WITHOUT_BWRAP],
         cwd=empty.project,
@@ -204,3 +246,22 @@ def test_no_sandbox_is_the_first_thing_said(empty):
     assert done.stderr.splitlines()[0] == first
     assert "bwrap: `bubblewrap` is not installed" in done.stderr
     assert "hint: Install bubblewrap" in done.stderr
+
+
+_WITHOUT_OVERLAYS = (
+    "import sys, satchel.runners.overlay as overlay\n"
+    "missing = overlay.OverlaySupport(None, 'Operation not permitted')\n"
+    "overlay.probe_overlay = lambda tier, state: missing\n"
+    "from satchel.cli.main import run\n"
+    "sys.exit(run(['config', 'sandbox']))\n"
+)
+
+
+def test_where_no_overlay_can_be_mounted_the_answer_names_what_to_install(empty):
+    needs("bwrap")
+    command, env = [sys.executable, "-c", _WITHOUT_OVERLAYS], empty.env(COLUMNS="200")
+    done = subprocess.run(
+        command, cwd=empty.project, env=env, capture_output=True, encoding="utf-8", check=False
+    )
+    assert "programs that may write are refused: Operation not permitted" in done.stderr
+    assert "hint: Install bubblewrap 0.11 or newer, or permit user namespaces" in done.stderr

@@ -90,3 +90,12 @@ def test_a_terminal_that_does_not_know_its_width_has_80_columns(monkeypatch):
     with os.fdopen(ours, "wb"), os.fdopen(theirs, "w") as stream:
         assert os.get_terminal_size(theirs).columns == 0
         assert Screen(stream).width == 80
+
+
+def test_in_a_narrow_terminal_a_mark_stands_before_its_name():
+    stream = io.StringIO()
+    screen = Screen(stream)
+    screen.width = 30
+    row = ["●", "a-name-of-28-characters-here", "x"]
+    screen.table(["", "name", "about"], [row] * 12, [[]] * 12)
+    assert stream.getvalue().splitlines()[:3] == ["   name", f"●  {row[1]}", "   x"]

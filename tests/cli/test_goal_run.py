@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import subprocess
 import time
-import xml.etree.ElementTree as ET
 
 import pytest
 
 from model_server import ModelServer, Reply
+from satchel import Satchel
+from satchel.goals.engines.factory import open_engine
+from satchel.goals.model import Answer
 from sizes import sized
 from typing_at import Typing
 
@@ -110,7 +113,7 @@ def test_people_are_asked_by_name_and_by_schema(people):
     assert done.status == 4
 
 
-def test_a_no_needs_no_yes(weekly):
+def test_a_refusal_needs_no_permission_for_tools(weekly):
     """Who says no lets nothing be written, so nothing has to be allowed."""
     assert weekly("goal", "run", "week.yaml", "--id", "w", "--allow-tools").status == 8
     done = weekly("goal", "answer", "w", "review")
@@ -135,6 +138,45 @@ def test_a_goal_belongs_to_its_project(people):
         assert people.run(*words, command, "p").status == 3
     assert people.run(*words, "list").err == "No goals\n"
     assert [one["id"] for one in json.loads(people.run("goal", "list", "--json").out)] == ["p"]
+
+
+WRITING = """\
+goal: Write a table
+steps:
+  - {id: ask, action_type: human, prompt: "May I?"}
+  - id: out
+    action_type: tool
+    tool: excel_write
+    arguments: {path: out.xlsx, values: [[1]]}
+    needs: [ask]
+"""
+
+
+def test_a_goal_whose_process_asks_in_the_browser_is_listed_as_waiting(empty, monkeypatch):
+    (empty.project / "plan.yaml").write_text(WRITING, encoding="utf-8")
+    assert empty.run("goal", "run", "plan.yaml", "--id", "w", "--allow-tools").status == 8
+    for name, value in empty.env().items():
+        monkeypatch.setenv(name, value)
+
+    async def answer():
+        settings = Satchel.for_project(empty.project).settings
+        async with open_engine(settings, "local", None) as engine:
+            await engine.answer("w", "ask", Answer())
+
+    asyncio.run(answer())
+    command = empty.command("goal", "resume", "w", "--ask-in-browser")
+    where = {"cwd": empty.project, "env": empty.env(), "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, **where) as process:
+        try:
+            listed = []
+            # Before the process takes the answer, the goal still asks its first question.
+            while not (listed and listed[0]["done"]) and process.poll() is None:
+                done = empty.run("goal", "list", "--state", "asking", "--json")
+                listed = json.loads(done.out)
+            assert [one["state"] for one in listed] == ["asking"]
+            assert empty.run("goal", "list", "--state", "running").err == "No goals\n"
+        finally:
+            process.kill()
 
 
 # --- what is wrong ------------------------------------------------------------------------
@@ -163,7 +205,7 @@ def test_a_goal_belongs_to_its_project(people):
         (("list", "--state", "xyz"), 2, "`--state` is one of", ""),
     ],
 )
-def test_what_is_wrong_is_told_with_what_to_do(people, words, status, message, hint):
+def test_errors_have_a_message_and_a_hint(people, words, status, message, hint):
     (people.project / "bad.yaml").write_text("goal: x\nsteps:\n  - {id: a, needs: [b]}\n")
     if words[0] not in {"run", "list"}:
         people.run("goal", "run", "people.yaml", "--id", "ask")
@@ -174,7 +216,7 @@ def test_what_is_wrong_is_told_with_what_to_do(people, words, status, message, h
     assert hint in told
 
 
-def test_what_strangers_wrote_commands_no_terminal_through_a_pipe(people):
+def test_text_of_others_sends_no_terminal_codes_through_a_pipe(people):
     (people.project / "esc.yaml").write_text(
         'goal: g\nsteps:\n- {id: ask, action_type: human, prompt: "\\e[2J ok?"}\n'
     )
@@ -238,19 +280,6 @@ def test_a_goal_in_words_is_planned_shown_and_agreed_to(planner):
             typing.type("n\r")
             assert typing.ends() == 4
         assert len(server.requests) == 1
-
-
-# --- pictures -----------------------------------------------------------------------------
-
-
-def test_a_plan_and_a_goal_are_drawn(people):
-    done = people.run("goal", "show", "people.yaml", "--graph")
-    assert ET.fromstring(done.out).tag.endswith("svg")
-    assert people.run("goal", "show", "people.yaml", "--graph", "p.svg").out == "p.svg\n"
-    assert (people.project / "p.svg").read_text(encoding="utf-8") == done.out
-    people.run("goal", "run", "people.yaml", "--id", "ask")
-    whole = json.loads(people.run("goal", "show", "ask", "--graph", "--json").out)
-    assert (whole["format"], whole["path"]) == ("svg", None)
 
 
 # --- settings and workers -----------------------------------------------------------------

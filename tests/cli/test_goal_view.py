@@ -30,7 +30,7 @@ def screen(monkeypatch):
     return Screen(io.StringIO(), colour=False)
 
 
-def test_every_end_is_told_once_and_the_past_not_at_all(screen):
+def test_every_end_of_a_step_is_printed_once_and_earlier_ones_are_not(screen):
     known = {"fetch": StepResult("fetch", "done", attempts=1, started=NOW - 60, seconds=2)}
     view = GoalProgress(screen, report_of(GOAL, known, "running"))
     view.begin(NOW)
@@ -49,7 +49,7 @@ def test_every_end_is_told_once_and_the_past_not_at_all(screen):
 @pytest.mark.parametrize(
     ("states", "told"), [({"fetch": "running"}, "still running (11.0 s): fetch"), ({}, "waiting")]
 )
-def test_a_long_silence_says_what_is_at_work_or_that_nothing_is(screen, monkeypatch, states, told):
+def test_a_long_wait_names_the_running_steps(screen, monkeypatch, states, told):
     results = {name: StepResult(name, state) for name, state in states.items()}
     report = report_of(GOAL, results, "running", engine="dbos")
     view = GoalProgress(screen, report)

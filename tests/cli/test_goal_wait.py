@@ -70,7 +70,7 @@ def test_ctrl_c_at_the_question_ends_at_once(place, engine, term):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_cancelled_goal_says_how_it_goes_on(place, engine):
+def test_a_cancelled_goal_names_the_command_to_continue(place, engine):
     words = ("--engine", engine)
     run = ("goal", "run", "ask.yaml", "--id", "c", *words)
     assert place.run(*run).status == 8
@@ -140,7 +140,7 @@ def test_a_worker_is_named_with_what_the_plan_needs(weekly):
     )
 
 
-def test_a_goal_that_failed_for_want_of_a_word_says_so_when_looked_at(weekly):
+def test_goal_show_names_the_option_that_a_failed_goal_needs(weekly):
     weekly.write(save=SAVE)
     with Postgres(fsync=False) as postgres:
         env = {"SATCHEL_ENGINE": f"dbos:{postgres.database()}"}
@@ -160,13 +160,26 @@ def test_a_goal_that_failed_for_want_of_a_word_says_so_when_looked_at(weekly):
         weekly.until("s", "done", **env)
         worker.send_signal(signal.SIGTERM)
         told = [json.loads(line) for line in worker.communicate(timeout=60)[0].splitlines() if line]
-        assert [one["event"] for one in told] == ["draining", "drained"]
+        events = [one["event"] for one in told]
+        assert [event for event in events if "." not in event] == ["draining", "drained"]
+        assert events[:3] == ["step.begun", "step.ended", "goal.ended"]
+
+
+def test_a_worker_ends_when_its_database_is_gone(weekly):
+    with Postgres(fsync=False) as postgres:
+        env = {"SATCHEL_ENGINE": f"dbos:{postgres.database()}"}
+        worker = weekly.worker("--engine", "dbos", "--drain", "1", "--json", **env)
+        postgres.stop(kill=True)
+        worker.send_signal(signal.SIGTERM)
+        lines = worker.communicate(timeout=60)[0].splitlines()
+        assert [json.loads(line)["event"] for line in lines] == ["draining", "abandoned"]
+        assert worker.returncode == 1
 
 
 # --- nothing is left ----------------------------------------------------------------------
 
 
-def test_what_is_done_is_not_told_as_if_it_ran(empty):
+def test_a_goal_that_is_done_is_shown_as_done(empty):
     plan = "goal: Ask\nsteps:\n- {id: first, action_type: human, prompt: Well?}\n"
     (empty.project / "ask.yaml").write_text(plan, encoding="utf-8")
     empty.run("goal", "run", "ask.yaml", "--id", "p")

@@ -233,7 +233,7 @@ def test_an_address_is_not_a_name(shop):
     assert "hint: Run `satchel install https://example.com/skills.git`" in done.err
 
 
-def test_what_an_update_skips_is_named_also_after_its_edits_were_accepted(shop):
+def test_an_update_names_skipped_skills_also_after_accepted_edits(shop):
     assert shop.run("install", "meeting-notes.zip").status == 0
     clash(shop)
     for words in (("update",), ("verify", "--accept", "--yes"), ("update",)):
@@ -241,14 +241,14 @@ def test_what_an_update_skips_is_named_also_after_its_edits_were_accepted(shop):
     assert done.err.endswith("Skipped: `greet`\n")
 
 
-def test_undo_takes_back_the_example_and_nothing_older(shop):
+def test_undo_reverts_the_example_and_nothing_older(shop):
     assert shop.run("new").status == 0
     assert shop.run("undo").status == 0
     folder = shop.project / ".agents/skills"
     assert [path.parent.name for path in folder.glob("*/SKILL.md")] == ["greet"]
 
 
-def test_a_wrong_choice_of_many_says_how_many_there_are(empty):
+def test_a_wrong_choice_among_many_skills_names_their_number(empty):
     for number in range(20):
         empty.skill(f"inbox/s{number:02}", SKILL.replace("meeting-notes", f"s{number:02}"))
     done = empty.run("install", "inbox", "--skill", "typo", COLUMNS="")
@@ -290,3 +290,70 @@ def test_a_skill_of_the_project_hides_one_of_the_user_only_by_a_chosen_id(twice)
     assert twice.run("remove", "pdf-forms", "--yes").status == 0
     assert twice.run("install", "../theirs/forms", "--yes").status == 4
     assert twice.run("install", "../theirs/forms", "--id", "pdf-forms", "--yes").status == 0
+
+
+def requiring(terminal, **required: str):
+    """A folder `pack` with a skill for each keyword, which requires the skills of its value."""
+    for name, others in required.items():
+        head = f"name: {name}\ndescription: Signs for {name}.\nrequires: {{skills: [{others}]}}"
+        terminal.skill(f"pack/{name}", f"---\n{head}\n---\nSign it.\n")
+
+
+def installed(terminal) -> list[str]:
+    folder = terminal.project / ".agents/skills"
+    return sorted(one.name for one in folder.iterdir() if one.is_dir())
+
+
+@pytest.mark.parametrize(
+    ("required", "others", "note"),
+    [
+        ({"a": "b", "b": "c", "c": ""}, ["b", "c"], "`c` is included, because `b` requires it"),
+        ({"a": "b", "b": "a"}, ["b"], "`b` is included, because `a` requires it"),
+        ({"a": "gone"}, [], "`a` requires `gone`, which is not in this source: install it too"),
+        ({"a": "here"}, [], ""),
+    ],
+)
+def test_skills_that_a_skill_requires_come_in_the_same_plan(empty, required, others, note):
+    empty.skill(".agents/skills/here", SKILL.replace("meeting-notes", "here"))
+    requiring(empty, **required)
+    done = empty.run("install", "pack", "--skill", "a", "--yes")
+    assert done.status == 0
+    assert note in done.out + done.err
+    assert ("requires" in done.out + done.err) == bool(note)
+    assert installed(empty) == ["a", *others, "here"]
+
+
+def test_a_chosen_id_is_for_the_chosen_skill_alone(empty):
+    requiring(empty, a="b", b="")
+    assert empty.run("install", "pack", "--skill", "a", "--id", "mine", "--yes").status == 0
+    assert installed(empty) == ["b", "mine"]
+
+
+def test_several_required_skills_of_one_name_are_ambiguous(empty):
+    requiring(empty, a="b")
+    for folder in ("one", "two"):
+        empty.skill(f"pack/{folder}/b", SKILL.replace("meeting-notes", "b"))
+    done = empty.run("install", "pack", "--skill", "a", "--yes")
+    assert "`a` requires `b`, of which this source has several" in done.out + done.err
+    assert installed(empty) == ["a"]
+
+
+def test_add_is_install(empty):
+    pack(empty, {"meeting-notes/SKILL.md": SKILL})
+    assert empty.run("add", "meeting-notes.zip").status == 0
+    assert "meeting-notes" in empty.run("list").out
+
+
+def test_a_conflict_is_shown_and_asked_about(shop, tmp_path):
+    clash(shop)
+    assert shop.run("update", "greet", "--yes").status == 4
+    shown = shop.run("diff", "greet")
+    assert "+3. List my tasks." in shown.out
+    assert "+3. List the errands." in shown.out
+    assert shop.run("update", "greet", "--keep", "both", "--yes").status == 0
+    assert shop.run("check", "greet", "--spec", "--strict").status == 1
+    done = shop.run("verify", COLUMNS="")
+    assert (done.status, "conflict marks greet/SKILL.md" in done.out) == (1, True)
+    assert "`satchel update greet --keep mine`" in done.err
+    assert shop.run("update", "greet", "--keep", "theirs", "--yes").status == 0
+    assert "3. List the errands." in (shop.project / ".agents/skills/greet/SKILL.md").read_text()

@@ -1,4 +1,4 @@
-"""The commands `link` and `agents`."""
+"""The command `link`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def agents(terminal):
     return terminal
 
 
-def test_agents_and_what_they_see(agents):
-    agents.check("agents", agents.run("agents"))
+def test_agents_and_their_visible_skills(agents):
+    agents.check("agents", agents.run("link", "--list"))
     agents.check("link", agents.run("link", "code-review", "--agent", "claude-code"))
     agents.check("link-seen", agents.run("link", "code-review", "--agent", "codex"))
     agents.check("link-all", agents.run("link", "--all", "--agent", "claude-code"))
-    agents.check("agents-linked", agents.run("agents"))
+    agents.check("agents-linked", agents.run("link", "--list"))
     removed = agents.run("link", "--remove", "code-review", "--agent", "claude-code")
     agents.check("link-remove", removed)
 
@@ -34,18 +34,18 @@ def test_an_untrusted_skill_is_refused(agents):
 def test_an_agent_that_reads_what_is_not_trusted_is_named(agents):
     agents.skill(".claude/skills/theirs", "---\nname: theirs\ndescription: b\n---\nx\n")
     agents.skill("skills/theirs", "---\nname: theirs\ndescription: b\n---\nx\n")
-    err = agents.run("agents").err
+    err = agents.run("link", "--list").err
     assert "theirs, claude-code" in err
     assert "although it is not trusted here" in " ".join(err.split())
 
 
-def test_what_is_in_the_way_stays(agents):
+def test_an_existing_file_stays(agents):
     agents.skill(".claude/skills/code-review", "---\nname: code-review\ndescription: b\n---\nx\n")
     agents.check("link-in-the-way", agents.run("link", "code-review", "--agent", "claude-code"))
     assert not (agents.project / ".claude/skills/code-review").is_symlink()
 
 
-def test_slips_are_told(agents):
+def test_wrong_arguments_have_a_hint(agents):
     assert agents.run("link").status == 2
     assert agents.run("link", "--agent", "codex").status == 2
     assert agents.run("link", "code-review", "--all", "--agent", "codex").status == 2

@@ -68,7 +68,7 @@ def test_a_skill_cannot_command_the_terminal_behind_a_pipe(empty):
         assert "\x1b" not in empty.run(*words).out
 
 
-def test_colours_mean_something_and_are_only_for_terminals(terminal):
+def test_colours_mark_states_and_are_only_for_terminals(terminal):
     seen = terminal.on_a_terminal("list", "--all", answer="n\r", NO_COLOR="")
     assert "\x1b[32m●\x1b[0m" in seen
     assert "\x1b[33m?" in seen

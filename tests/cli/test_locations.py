@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+
+import pytest
 
 
 def test_a_first_skill_is_written_listed_and_loaded(empty):
@@ -44,7 +47,56 @@ def test_from_a_folder_below_the_root_is_found(terminal):
     assert there.run("--project", "nowhere", "list").status == 3
 
 
-def test_what_is_hidden_is_named_when_it_is_made(empty, tmp_path):
+def repository(empty):
+    """A monorepo: skills at its root and in two packages, one of them with a marker."""
+    (empty.project / ".git").mkdir()
+    text = "---\nname: {name}\ndescription: Does it. Use when asked.\n---\nx\n"
+    for folder in (".agents/skills/root", ".claude/skills/root-claude"):
+        empty.skill(folder, text.format(name=os.path.basename(folder)))
+    empty.skill("packages/front/.agents/skills/front", text.format(name="front"))
+    empty.skill("packages/back/.claude/skills/back", text.format(name="back"))
+    empty.skill("packages/back/.claude/skills/both", text.format(name="root"))
+    return empty.at(empty.project / "packages/front"), empty.at(empty.project / "packages/back")
+
+
+def names(run):
+    return [(row["name"], row["state"]) for row in json.loads(run.out)]
+
+
+@pytest.mark.parametrize("part", [0, 1])
+def test_the_levels_of_a_repository_are_searched_nearest_first(empty, part):
+    package = repository(empty)[part]
+    own = [("front", "active")] if part == 0 else [("back", "active"), ("root", "active")]
+    asked = names(package.run("list", "--all", "--json"))
+    assert len(asked) == 3 + part
+    assert {state for _, state in asked} == {"untrusted"}
+    assert package.run("trust", "--yes").status == 0
+    shown = names(package.run("list", "--json"))
+    assert shown[: len(own)] == own
+    assert {name for name, _ in shown} == {*(name for name, _ in own), "root", "root-claude"}
+    where = json.loads(package.run("show", "root", "--json").out)["ref"]
+    assert where == ("../../.agents/skills/root", "packages/back/.claude/skills/both")[part]
+    for command in ("why", "show", "check"):
+        assert package.run(command, "root-claude").status == 0
+    assert package.run("trust", "--revoke").status == 0
+    assert {state for _, state in names(package.run("list", "--all", "--json"))} == {"untrusted"}
+
+
+def test_a_level_is_trusted_by_itself(empty):
+    front, back = repository(empty)
+    assert empty.run("trust", "--yes").status == 0
+    untrusted = {name for name, state in names(front.run("list", "--all", "--json"))
+                 if state == "untrusted"}  # fmt: skip
+    assert untrusted == {"front"}
+    untrusted = {name for name, state in names(back.run("list", "--all", "--json"))
+                 if state == "untrusted"}  # fmt: skip
+    assert untrusted == {"back", "root"}
+    assert "packages/back/.claude/skills" in back.run("trust", "--json", "--yes").out
+    assert back.run("install", "--frozen").status == 0
+    assert not (back.project / ".agents").exists()
+
+
+def test_a_new_skill_that_is_shadowed_is_reported(empty, tmp_path):
     text = "---\nname: {name}\ndescription: Does it. Use when asked.\n---\nx\n"
     empty.skill(".agents/sys.skills/deploy", text.format(name="deploy"))
     empty.skill(".agents/sys.skills/other", text.format(name="other"))

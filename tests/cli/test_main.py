@@ -15,7 +15,7 @@ from satchel.errors import AccessDenied, MissingExtra, NotFound, SettingsError, 
 # What a plain `satchel list` must not wait for.
 HEAVY = {
     "click", "yaml", "json", "dataclasses", "pathlib", "inspect", "logging", "shutil", "tomllib",
-    "unicodedata", "hashlib", "difflib", "satchel.skill.reader", "satchel.skill_report",
+    "unicodedata", "hashlib", "difflib", "satchel.skill.reader", "satchel.diagnosis.skill_report",
     "satchel.catalogue",
 }  # fmt: skip
 
@@ -60,7 +60,7 @@ def test_the_version_imports_next_to_nothing(empty):
 
 
 @pytest.mark.parametrize("options", [(), ("--all",), ("--json",), ("--all", "--json")])
-def test_both_lanes_print_the_same(terminal, options):
+def test_fast_and_full_command_lines_print_the_same(terminal, options):
     fast = terminal.run("list", *options)
     slow = terminal.run("--project", ".", "list", *options)
     assert fast[1:] == slow[1:]
@@ -68,7 +68,7 @@ def test_both_lanes_print_the_same(terminal, options):
     assert fast.out
 
 
-def test_both_lanes_fail_the_same(empty):
+def test_fast_and_full_command_lines_fail_the_same(empty):
     config = empty.home / ".config/satchel/config.toml"
     config.parent.mkdir(parents=True)
     config.write_text("budget = \n")
@@ -107,8 +107,18 @@ def test_every_failure_has_its_exit_code(error, status, capsys):
         assert err == "error: m\n\nhint: h\n"
 
 
+def test_a_folder_that_is_gone_is_no_bug(empty):
+    (empty.project / "gone").mkdir()
+    leave = ["sh", "-c", 'cd gone && rmdir ../gone && exec "$@"', "sh", *empty.command("list")]
+    done = subprocess.run(
+        leave, cwd=empty.project, env=empty.env(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 3
+    assert "error: The current folder does not exist any more" in done.stderr
+
+
 @pytest.mark.parametrize("words", [("list",), ("show", "long"), ("list", "--json")])
-def test_a_reader_that_leaves_is_no_error(empty, words):
+def test_a_closed_pipe_is_no_error(empty, words):
     empty.skill("skills/long", "---\nname: long\ndescription: Long.\n---\n" + "word " * 200_000)
     for number in range(300):
         empty.skill(f"skills/s{number}", f"---\nname: s{number}\ndescription: {'x ' * 200}\n---\n")

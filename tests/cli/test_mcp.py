@@ -39,20 +39,20 @@ def test_a_program_is_served(terminal):
         ("install claude", "Did you mean `claude-desktop`, `claude-code`?"),
     ],
 )
-def test_slips_are_told_with_what_may_have_been_meant(terminal, words, said):
+def test_wrong_names_have_a_suggestion(terminal, words, said):
     done = terminal.run("mcp", *words.split())
     assert done.status == InvalidInput.exit_code
     assert said in done.err
 
 
-def test_the_number_of_untrusted_skills_is_said(terminal):
+def test_the_number_of_untrusted_skills_is_printed(terminal):
     terminal.skill("skills/untrusted", "---\nname: untrusted\ndescription: x\n---\nx\n")
     for words in (("install", "cursor", "--dry-run"), ("serve",)):
         done = terminal.run("mcp", *words, SATCHEL_TRUST="ask", stdin="")
         assert "not trusted yet: run `satchel trust`" in done.err, words
 
 
-def test_other_servers_are_not_asked_for_what_is_handed_on(terminal):
+def test_serving_does_not_query_other_servers(terminal):
     """Else a server whose own configuration names it would start itself without end."""
     mark = terminal.home / "asked"
     program = [sys.executable, "-c", f"open({str(mark)!r}, 'w').close()"]

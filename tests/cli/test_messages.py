@@ -40,13 +40,13 @@ def _english(line: str) -> list[str]:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_faults_are_told_in_chinese(call, program):
+def test_errors_are_shown_in_chinese(call, program):
     line = call(program, "--arg", "text=x")
     assert PROGRAMS[program] in line
     assert _english(line) == []
 
 
-def test_wrong_arguments_are_told_in_chinese(call):
+def test_wrong_arguments_are_reported_in_chinese(call):
     line = call("pass", "--json-args", '{"text": 5, "more": 1}')
     assert line == "错误：没有参数 `more`；`text` 必须是文本，不能是数字"
 
@@ -61,7 +61,7 @@ def test_the_model_reads_english(empty):
     assert _english(done.err.replace("satchel", "")) == []
 
 
-def test_a_stored_failure_is_told_in_the_language_of_its_reader(empty):
+def test_a_stored_failure_is_shown_in_the_language_of_its_reader(empty):
     (empty.project / "plan.yaml").write_text(
         "goal: Read\nsteps:\n  - {id: read, tool: ReadFile, arguments: {path: gone.md}}\n",
         encoding="utf-8",

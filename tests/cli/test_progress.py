@@ -33,7 +33,7 @@ def test_doctor_parses_each_skill_once_and_hashes_none_that_it_knows(here, monke
     time.sleep(0.1)  # a file that changed in the same tick is read once more
     here.run("doctor")  # scans, and caches headers
     parsed = counting(yaml_reader, "_Parser")
-    listed = counting(file_tree, "_list")
+    listed = counting(file_tree, "_list_files")
     run(["doctor"])
     assert len(parsed) == len(set(parsed)) > 1
     assert listed == []
@@ -52,7 +52,15 @@ atexit.register(lambda: print(len(opened), "opened", file=sys.stderr))
 """A clock by which a command takes long, and a disk that is slow and counts."""
 
 
-def test_who_waits_sees_how_far_it_is_and_no_file_is_read_twice(empty, tmp_path):
+@pytest.mark.parametrize("words", [("run", "hello"), ("chat",)])
+def test_a_command_with_a_model_shows_that_it_starts_before_it_imports(empty, tmp_path, words):
+    (tmp_path / "prompt_toolkit.py").write_text("raise SystemExit('imported')\n")
+    path = f"{tmp_path}:{empty.env()['PYTHONPATH']}"
+    screen = empty.on_a_terminal(*words, "--model", "test:one", PYTHONPATH=path)
+    assert "imported" in screen.partition("Starting test:one…")[2]
+
+
+def test_progress_is_shown_and_no_file_is_read_twice(empty, tmp_path):
     (tmp_path / "sitecustomize.py").write_text(SLOW)
     for number in range(200):
         text = f"---\nname: part-{number}\ndescription: Part {number}. Use for it.\n---\nGo.\n"

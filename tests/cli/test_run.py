@@ -61,7 +61,7 @@ def test_the_task_may_come_by_stdin_and_the_account_as_json(talk):
     assert 0 <= found["report"]["cached"] <= 1
 
 
-def test_a_limit_ends_the_turn_and_is_told(talk):
+def test_a_limit_ends_the_turn_and_is_named(talk):
     def script(_request):
         return Reply(calls=[("ReadFile", {"path": "README.md"})])
 
@@ -71,7 +71,7 @@ def test_a_limit_ends_the_turn_and_is_told(talk):
     assert len(server.requests) == 2
 
 
-def test_what_is_risky_is_refused_unless_somebody_said_yes(terminal, talk):
+def test_risky_tools_are_refused_without_permission(terminal, talk):
     folder = str(terminal.project / ".agents/skills")
     make_tool_skill(folder, "send-note", tool="send_note", more="network: true\n")
     assert terminal.run("trust", "--yes").status == 0
@@ -95,11 +95,12 @@ def test_what_is_risky_is_refused_unless_somebody_said_yes(terminal, talk):
     [
         ((), 2, "No model is set", "Pass `--model "),
         (("--model", MODEL), 1, "needs `ANTHROPIC_API_KEY`", "export ANTHROPIC_API_KEY=…"),
+        (("--model", "azure:d"), 1, "needs `AZURE_OPENAI_ENDPOINT`", "AZURE_OPENAI_ENDPOINT=…"),
         (("--model", "nobody:x"), 1, "There is no model `nobody:x`", "as `provider:model`"),
         (("--max-cost", "much"), 2, "`--max-cost` needs a number above 0", "--help"),
     ],
 )
-def test_what_is_missing_is_named(terminal, words, status, message, hint):
+def test_missing_settings_are_named(terminal, words, status, message, hint):
     clean = {"ANTHROPIC_API_KEY": "", "OPENAI_API_KEY": "", "SATCHEL_MODEL": ""}
     done = terminal.run("run", "hello", *words, **clean)
     assert (done.status, done.out) == (status, "")
@@ -116,7 +117,7 @@ def test_what_is_missing_is_named(terminal, words, status, message, hint):
         (529, "The provider refused the request (529): nope", "Try again"),
     ],
 )
-def test_what_a_provider_says_is_told_with_what_to_do(talk, status, message, hint):
+def test_an_error_of_a_provider_is_shown_with_a_hint(talk, status, message, hint):
     reply = Reply("nope", status=status, headers={"retry-after-ms": "10"})
     done, _ = talk(lambda _request: reply, "run", "hello", "--json")
     assert done.status == 1

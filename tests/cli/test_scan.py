@@ -94,3 +94,9 @@ def test_hostile_evidence_reaches_the_terminal_harmless(empty):
     assert done.status == 1
     assert "\x1b" not in done.out
     assert "\u202e" not in done.out
+
+
+def test_skills_with_findings_come_last_beside_the_summary(skills):
+    lines = skills.run("scan", "--all").out.splitlines()
+    rows = [line.split()[-1].rpartition("/")[2] for line in lines if "  .agents/skills/" in line]
+    assert rows == ["good", "bad", "odd", "partly"]

@@ -97,7 +97,7 @@ def test_a_long_request_comes_from_a_pipe(terminal):
 @pytest.mark.parametrize(
     ("words", "stdin", "message"),
     [
-        ((), "", "`WORDS` is missing"),
+        ((), "", "`TEXT` is missing"),
         (("  ",), "", "`TEXT` is missing"),
         (("-",), "\n", "`TEXT` is missing"),
         (("-",), "a\0b", "stdin is not text"),
@@ -116,7 +116,7 @@ def test_a_broken_skill_that_is_named_says_what_is_wrong(terminal):
     assert "There is no skill" not in done.err
 
 
-def test_a_goal_without_end_is_refused(terminal):
+def test_a_request_that_is_too_long_is_refused(terminal):
     done = terminal.run("search", "-", stdin="review " * 200_000)
     assert (done.status, "`stdin` has more than 1,048,576 bytes" in done.err) == (2, True)
 
@@ -124,7 +124,7 @@ def test_a_goal_without_end_is_refused(terminal):
 # --- how it looks -------------------------------------------------------------------------
 
 
-def test_what_is_too_weak_is_not_named(inside):
+def test_weak_matches_are_not_listed(inside):
     detector = Scripted([], [("fix-yaml", 1.0), ("style-guide", 0.5)], fit=0.31)
     _, status, out, err = inside(search, detector, "mend", "it")
     assert status == 3

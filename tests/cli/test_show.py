@@ -7,7 +7,7 @@ import json
 import pytest
 
 
-def test_a_look_deletes_nothing(terminal):
+def test_show_deletes_nothing(terminal):
     assert terminal.run("trust", "--yes").status == 0
     cache = terminal.project / "skills/release-notes/scripts/__pycache__/collect.cpython-311.pyc"
     cache.parent.mkdir()

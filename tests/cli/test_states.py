@@ -7,7 +7,8 @@ import json
 import pytest
 
 from satchel import Satchel
-from satchel.presentation.skills import row_of, skills_called
+from satchel.presentation.skill_lookup import skills_called
+from satchel.presentation.skills import row_of
 
 OWN = "---\nname: mine\ndescription: Signs letters. Use for letters.\n---\nSign it.\n"
 PRIVATE = OWN.replace("---\nSign", "disable-model-invocation: true\n---\nSign")

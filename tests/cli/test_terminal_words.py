@@ -32,16 +32,25 @@ def test_marks_are_ascii_where_the_terminal_can_encode_nothing_else(empty):
     assert "\\u" not in shown.out + shown.err
 
 
-@pytest.mark.parametrize("text", [CONFLICT, "<<<<<<< HEAD\n" + CONFLICT, IN_BODY])
-def test_a_merge_conflict_in_a_skill_is_named_with_its_fix(empty, text):
+@pytest.mark.parametrize("text", [CONFLICT, "<<<<<<< HEAD\n" + CONFLICT])
+def test_a_merge_conflict_in_the_frontmatter_is_named_with_its_fix(empty, text):
     empty.skill("skills/notes", text)
     empty.trust("skills")
-    shown = empty.run("check", "notes" if text is IN_BODY else "skills/notes").out
+    shown = empty.run("check", "skills/notes").out
     assert "The file has a merge conflict" in shown
     assert "Keep one side of the lines" in shown
 
 
-def test_an_example_of_a_merge_conflict_is_none(empty):
+def test_marks_of_a_merge_conflict_in_the_instructions_are_a_warning_and_the_skill_loads(empty):
+    empty.skill("skills/notes", IN_BODY)
+    empty.trust("skills")
+    shown = empty.run("doctor").out
+    assert "warning conflict-marks (line 6)" in shown
+    assert "Keep one side of the lines" in shown
+    assert "On a screen." in empty.run("show", "notes", "--as-model").out
+
+
+def test_an_example_of_a_merge_conflict_is_no_conflict(empty):
     body = IN_BODY.split("Write.\n")[1]
     empty.skill("skills/notes", f"{IN_BODY.split('Write.', maxsplit=1)[0]}```text\n{body}```\n")
     empty.trust("skills")
@@ -56,7 +65,7 @@ def test_a_merge_conflict_in_the_lockfile_is_named_with_its_fix(empty):
     for command in ("doctor", "why"):
         shown = empty.run(command, *(["pdf"] if command == "why" else [])).out
         assert "merge conflict" in shown
-        assert "git checkout --ours satchel.lock" in shown
+        assert "git checkout --ours .agents/satchel.lock" in shown
 
 
 def test_verify_says_that_skills_elsewhere_are_not_locked(empty):

@@ -51,7 +51,7 @@ SNAPSHOTS = {"triggers-mixed": MIXED, "triggers-good": GOOD, "triggers-none": No
 
 
 @pytest.mark.parametrize("name", SNAPSHOTS)
-def test_whole_runs(name, desk):
+def test_whole_runs_of_trigger_tests(name, desk):
     text = SNAPSHOTS[name]
     if text is not None:
         _prompts(desk, "code-review", text)
@@ -108,7 +108,7 @@ def test_without_a_name_every_skill_with_prompts_is_tested(desk):
         (("--triggers", "."), "`.` has several skills"),
     ],
 )
-def test_slips_are_told(words, message, desk):
+def test_wrong_arguments_have_a_hint(words, message, desk):
     done = desk.run("test", *words)
     assert (done.status, done.out) == (2, "")
     assert done.err.startswith(f"error: {message}\n\nhint: ")
@@ -130,14 +130,14 @@ def test_a_new_skill_passes_its_own_prompts(empty):
     path = empty.project / ".agents/skills/style-check/evals/triggers.yaml"
     assert "satchel test --triggers style-check" in path.read_text()
     checked = json.loads(empty.run("check", "style-check", "--json").out)[0]
-    assert {"triggers-readable": "pass"}.items() <= {
+    assert {"files-valid": "pass"}.items() <= {
         box["rule"]: box["state"] for box in checked["boxes"]
     }.items()
     path.write_text("should:\n  - Fix this: please\n")
     checked = empty.run("check", "style-check", COLUMNS="")
     assert checked.status == 0
     where = os.path.join("evals", "triggers.yaml")
-    assert f"note triggers-readable ({where}:2): A row is a mapping" in checked.out
+    assert f"warning triggers-row ({where}:2): A row is a mapping" in checked.out
 
 
 # --- overlap -----------------------------------------------------------------------------
@@ -176,3 +176,14 @@ def test_exit_codes_of_overlap(similar):
     assert similar.run("check", "--overlap", "--strict").status == 1
     assert similar.run("check", "--overlap", "code-review", "--strict").status == 0
     assert similar.run("check", "--overlap", "no-such-skill").status == 3
+
+
+def test_overlap_names_untrusted_skills_and_strict_does_not_pass_without_them(empty):
+    head = "---\nname: greet\ndescription: Greets people. Use for a welcome.\n---\n"
+    empty.skill("skills/greet", f"{head}Say hello.\n")
+    run = empty.run("check", "--overlap", COLUMNS="")
+    assert (run.status, "1 skill of this folder is not trusted yet" in run.err) == (0, True), run
+    assert empty.run("check", "--overlap", "--strict").status == 8
+    record = json.loads(empty.run("check", "--overlap", "--strict", "--json").out)
+    assert (record["ok"], record["untrusted"]) == (False, 1)
+    assert empty.run("check", "--overlap", "--strict", SATCHEL_TRUST="all").status == 0

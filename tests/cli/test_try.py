@@ -34,6 +34,22 @@ def _edit(desk, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
+@pytest.mark.parametrize("words", ['{"text": "a"}', "text=a"])
+def test_arguments_without_an_option_are_no_script(desk, words):
+    done = desk.run("try", "words_count", words)
+    assert done.status == 2
+    assert "The arguments of the tool `words_count` need an option" in done.err
+    assert "satchel try words_count --arg NAME=VALUE" in done.err
+
+
+def test_a_tool_whose_name_a_package_has_is_not_listed_as_offered(desk):
+    make_tool_skill(desk.project / ".agents/skills", "excel", tool="excel_read")
+    listed = desk.run("list").out
+    assert "▲  excel" in listed
+    assert "●  words" in listed
+    assert "not offered" in desk.run("why", "excel").out
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
@@ -42,7 +58,7 @@ def _edit(desk, old: str, new: str) -> None:
         ("description: ", 'description: "', "It is not valid YAML"),
     ],
 )
-def test_a_slip_in_the_manifest_is_said_and_not_that_there_is_no_tool(desk, old, new, said):
+def test_a_fault_of_the_manifest_is_named_instead_of_a_missing_tool(desk, old, new, said):
     _edit(desk, old, new)
     for words in (("try", "words"), ("try", "words.count"), ("test", "words"), ("show", "words")):
         done = desk.run(*words, COLUMNS="")
@@ -50,10 +66,11 @@ def test_a_slip_in_the_manifest_is_said_and_not_that_there_is_no_tool(desk, old,
         assert f"is not a skill: {said}" in done.err
         assert "skill.yaml:" in done.err
     assert desk.run("why", "words").status == 5
-    listed = desk.run("tools")
+    listed = desk.run("list", "--tools")
     assert "1 broken (`satchel doctor`)" in listed.err
     assert [
-        path.rpartition("/")[2] for path in json.loads(desk.run("tools", "--json").out)["broken"]
+        path.rpartition("/")[2]
+        for path in json.loads(desk.run("list", "--tools", "--json").out)["broken"]
     ] == ["words"]
 
 
@@ -74,7 +91,7 @@ def test_a_slip_in_the_manifest_is_said_and_not_that_there_is_no_tool(desk, old,
         ),
     ],
 )  # fmt: skip
-def test_a_fault_is_shown_to_whoever_can_mend_it(desk, monkeypatch, program, shown, said, hint):
+def test_a_fault_of_a_program_is_shown_to_its_author(desk, monkeypatch, program, shown, said, hint):
     monkeypatch.chdir(desk.project)
     _program(desk, program)
     done = desk.run("try", "words", COLUMNS="")
@@ -118,16 +135,18 @@ def test_secrets_are_out_of_the_answer(desk):
         assert "[secret TOKEN_X]" in done.out
 
 
-def test_what_a_tool_may_do(desk):
+def test_the_permissions_of_a_tool_are_listed(desk):
     more = "network: true\nfiles: write\n"
     make_tool_skill(desk.project / ".agents/skills", "sheets", tool="sheets_read", more=more)
-    listed = desk.run("tools", COLUMNS="").out
+    listed = desk.run("list", "--tools", COLUMNS="").out
     rows = {line.split()[0]: line for line in listed.splitlines()}
     assert " access " in rows["tool"]
     assert "runs, writes, network" in rows["sheets_read"]
     assert "  runs  " in rows["words_count"]
     assert "  reads  " in rows["ReadFile"]
-    records = {row["name"]: row for row in json.loads(desk.run("tools", "--json").out)["tools"]}
+    records = {
+        row["name"]: row for row in json.loads(desk.run("list", "--tools", "--json").out)["tools"]
+    }
     assert (records["words_count"]["may"], records["words_count"]["writes"]) == (["runs"], False)
     assert records["sheets_read"]["writes"] is True
 
@@ -153,5 +172,5 @@ def test_a_broken_skill_yaml_is_the_answer_of_try_with_its_fix(desk, more, said,
 def test_advice_on_style_does_not_fail_the_check_of_a_tool_that_works(desk):
     done = desk.run("check", "words")
     assert done.status == 0
-    assert "▲ warning description-length" in done.out
-    assert desk.run("check", "words", "--strict").status == 1
+    assert "· note description-length" in done.out
+    assert desk.run("check", "words", "--strict").status == 0  # strict counts warnings, not notes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 
-def test_why_is_the_same_story_for_scripts(terminal):
+def test_why_prints_the_same_facts_as_json(terminal):
     story = json.loads(terminal.run("why", "code-review", "--json").out)
     assert story["state"] == "active"
     assert story["standing"] == "full"
@@ -22,7 +22,7 @@ def test_doctor_exits_by_the_gravest(terminal):
     assert terminal.run("doctor", "--strict").status == 1
 
 
-def test_what_repeats_is_counted_and_shown_by_examples(empty):
+def test_repeated_problems_are_counted_with_examples(empty):
     for number in range(12):
         empty.skill(
             f"skills/folder-{number}", f"---\nname: name-{number}\ndescription: b\n---\nx\n"
@@ -34,15 +34,6 @@ def test_what_repeats_is_counted_and_shown_by_examples(empty):
     assert "… and 9 more (`satchel doctor --json`)" in short
     assert short.count("→ Make the name and the folder equal") == 1
     assert empty.run("doctor", "--json").out.count("differs from its folder") == 12
-
-
-def test_thousands_are_written_alike(empty):
-    for number in range(1_001):
-        empty.skill(f"skills/f{number}", f"---\nname: n{number}\ndescription: b\n---\nx\n")
-    empty.trust("skills")
-    out = empty.run("doctor").out
-    assert "name-mismatch ×1,001" in out
-    assert "1001" not in out.replace("n1001", "").replace("f1001", "")
 
 
 def test_where_only_locked_skills_are_used_trust_is_no_advice(terminal):
@@ -72,7 +63,7 @@ def test_doctor_counts_every_problem_once(terminal):
     assert places["repaired-value"] == ".agents/skills"
 
 
-def test_doctor_says_what_is_set_and_does_nothing(empty):
+def test_doctor_names_settings_without_effect(empty):
     done = empty.run("doctor", SATCHEL_EMBEDDINGS="no-such-model", COLUMNS="")
     assert "embeddings-unusable" in done.out
     assert "no-such-model" in done.out
@@ -93,7 +84,7 @@ def test_an_ignored_setting_is_an_error_of_doctor_and_a_warning_elsewhere(termin
     assert "budgt" not in done.err
 
 
-def test_what_looks_like_a_skill_and_is_none(terminal):
+def test_a_file_that_looks_like_a_skill_is_explained(terminal):
     (terminal.project / "skills/nofile").mkdir()
     (terminal.project / "skills/loose.md").write_text("# Loose\n")
     (terminal.project / "skills/README.md").write_text("# Skills\n")

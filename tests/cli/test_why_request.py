@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from satchel.explain_selection import significant_words
+from satchel.diagnosis.selection import significant_words
 
 GOAL = "review this pull request"
 
@@ -28,7 +28,7 @@ def _chapter(out: str) -> str:
 
 
 @pytest.mark.req("C7")
-def test_a_chosen_skill_has_nothing_to_mend(terminal):
+def test_a_selected_skill_needs_no_fix(terminal):
     done = terminal.run("why", "code-review", "--goal", GOAL)
     assert done.status == 0
     told = _chapter(done.out)
@@ -37,7 +37,7 @@ def test_a_chosen_skill_has_nothing_to_mend(terminal):
     assert "satchel why code-review --goal" not in told
 
 
-def test_a_skill_without_a_word_of_the_goal_is_told_so(terminal):
+def test_a_skill_without_words_of_the_request_is_explained(terminal):
     told = _chapter(terminal.run("why", "fix-yaml", "--goal", "xylophone concerto").out)
     assert told.startswith("▲ For this request")
     assert "it is not chosen" in told
@@ -56,7 +56,7 @@ def test_a_skill_without_a_word_of_the_goal_is_told_so(terminal):
         ("skills/code-review", "not offered (shadowed)"),
     ],
 )
-def test_what_is_not_offered_is_said_first_and_placed_all_the_same(terminal, name, first):
+def test_a_skill_that_is_not_offered_is_explained_and_ranked(terminal, name, first):
     out = terminal.run("why", name, "--goal", "write release notes, review the rest").out
     assert first in out.splitlines()[0]
     told = _chapter(out).splitlines()
@@ -69,7 +69,7 @@ def test_what_is_not_offered_is_said_first_and_placed_all_the_same(terminal, nam
     assert row["goal"]["of"] == 5
 
 
-def test_the_same_for_scripts(terminal):
+def test_the_explanation_as_json(terminal):
     told = json.loads(terminal.run("why", "code-review", "--goal", GOAL, "--json").out)
     assert told["state"] == "active"
     goal = told["goal"]
@@ -84,7 +84,7 @@ def test_the_same_for_scripts(terminal):
 
 
 @pytest.mark.req("C3")
-def test_what_the_request_rules_out_is_the_reason(terminal):
+def test_an_excluding_request_is_the_reason(terminal):
     goal = "review this pull request, but do not use the code-review skill"
     out = terminal.run("why", "code-review", "--goal", goal, COLUMNS="").out
     told = _chapter(out)
@@ -121,7 +121,7 @@ def _remember(terminal, skills, goal, runners_up=()):
 
 
 @pytest.mark.req("C7")
-def test_past_choices_are_part_of_the_story(terminal):
+def test_past_selections_are_listed(terminal):
     _remember(terminal, ["code-review"], "look at\nmy diff")
     _remember(terminal, ["code-review", "fix-yaml"], "review\x1b[2J " * 20)
     _remember(terminal, ["fix-yaml"], "mend the config", ["code-review"])

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -88,33 +85,3 @@ def test_a_listed_skill_costs_few_tokens(snapshots, size):
         assert rows / 4 / listed <= 60
     else:
         assert (rows - sum(len(entry.text) for entry in entries)) / 4 / listed <= 20
-
-
-_CHILD = """
-import sys
-from satchel.catalogue import build_catalogue
-from satchel.library import Library
-skills = Library([sys.argv[1]]).snapshot().skills
-for form in ("xml", "markdown", "paths"):
-    for budget in (12_000, 1_500):
-        print(build_catalogue(skills, budget=budget, form=form).digest)
-"""
-
-
-@pytest.mark.req("D6")
-@pytest.mark.parametrize("size", SIZES)
-def test_two_processes_write_the_same_bytes(folders, snapshots, size, root):
-    here = [
-        build_catalogue(snapshots[size].skills, budget=budget, form=form).digest
-        for form in ("xml", "markdown", "paths")
-        for budget in (12_000, 1_500)
-    ]
-    env = {**os.environ, "PYTHONHASHSEED": "4711", "PYTHONPATH": os.path.join(root, "src")}
-    done = subprocess.run(
-        [sys.executable, "-c", _CHILD, folders[size]],
-        env=env,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.split() == here

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import pytest
 
+from http_answers import answering, reply
 from in_memory import skill
 from satchel.detect import semantic as semantic_module
 from satchel.detect.embeddings import endpoint as module
-from satchel.detect.embeddings import open_embedder
 from satchel.detect.embeddings.endpoint import Endpoint
 from satchel.detect.semantic import Semantic
 from satchel.errors import ModelFailed, SatchelError, SettingsError
@@ -21,69 +21,45 @@ from satchel.errors import ModelFailed, SatchelError, SettingsError
 KEY = "sk-very-secret-0815"
 
 
-class Server(ThreadingHTTPServer):
+class Server:
     """Answers with whatever a test puts into `answers`; vectors once they are used up."""
 
-    daemon_threads = True
+    address = ""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.answers: list = []
+        self.answers: list[Any] = []
         self.asked: list[dict] = []
         self.headers: list[dict[str, str]] = []
-        self.size = 3
 
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/v1/embeddings"
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Server  # pyright: ignore[reportIncompatibleVariableOverride]
-
-    def do_GET(self) -> None:
-        self.server.asked.append({"GET": self.path})
-        self.reply(200, b"{}")
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.asked.append(body)
-        self.server.headers.append(dict(self.headers))
-        if self.server.answers:
-            answer = self.server.answers.pop(0)
-            answer(self) if callable(answer) else self.reply(*answer)
-            return
-        self.reply(200, vectors(body["input"], self.server.size))
-
-    def reply(self, status: int, data: bytes = b"", **headers: str) -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
-        """Say nothing."""
+    def respond(self, handler) -> None:
+        body = json.loads(handler.rfile.read(int(handler.headers["Content-Length"])))
+        self.asked.append(body)
+        self.headers.append(dict(handler.headers))
+        answer: Any = (200, vectors(body["input"]))
+        if self.answers:
+            answer = self.answers.pop(0)
+        answer(handler) if callable(answer) else reply(handler, *answer)
 
 
-def vectors(texts, size=3) -> bytes:
+def vectors(texts) -> bytes:
     rows = [
-        {"index": at, "embedding": [float(len(text)), 1.0, *[0.5] * (size - 2)]}
-        for at, text in enumerate(texts)
+        {"index": at, "embedding": [float(len(text)), 1.0, 0.5]} for at, text in enumerate(texts)
     ]
     return json.dumps({"data": rows[::-1]}).encode()  # in any order
 
 
+@contextmanager
+def serving():
+    server = Server()
+    with answering(server.respond) as host:
+        server.address = f"http://{host}/v1/embeddings"
+        yield server
+
+
 @pytest.fixture
 def server():
-    made = Server()
-    thread = threading.Thread(target=made.serve_forever, args=(0.02,))
-    thread.start()
-    yield made
-    made.shutdown()
-    made.server_close()
-    thread.join()
+    with serving() as made:
+        yield made
 
 
 @pytest.fixture(autouse=True)
@@ -92,12 +68,12 @@ def _quick(monkeypatch):
 
 
 def _open(server) -> Endpoint:
-    return Endpoint(f"{server.address}#model=some-model", env={module.KEY: KEY})
+    return Endpoint(f"{server.address}#model=some-model", env={module.KEY_VARIABLE: KEY})
 
 
 @pytest.mark.req("C10")
 def test_texts_become_vectors_in_their_order(server):
-    model = open_embedder(f"{server.address}#model=some-model")
+    model = Endpoint(f"{server.address}#model=some-model")
     found = model.embed(["aaaa", "b"])
     assert np.allclose(found[0], np.array([4, 1, 0.5]) / np.linalg.norm([4, 1, 0.5]))
     assert np.allclose(found[1], np.array([1, 1, 0.5]) / np.linalg.norm([1, 1, 0.5]))
@@ -114,12 +90,14 @@ def test_the_key_goes_along_and_many_texts_go_in_batches(server):
 
 @pytest.mark.parametrize("status", [429, 500, 503])
 def test_a_busy_server_is_asked_again(server, status):
-    server.answers = [lambda handler: handler.reply(status, b"", Retry_After="1")] * 2
+    server.answers = [lambda handler: reply(handler, status, b"", Retry_After="1")] * 2
     assert _open(server).embed(["x"]).shape == (1, 3)
     assert len(server.asked) == 3
 
 
-@pytest.mark.parametrize(("status", "hint"), [(401, module.KEY), (404, "address"), (400, "model")])
+@pytest.mark.parametrize(
+    ("status", "hint"), [(401, module.KEY_VARIABLE), (404, "address"), (400, "model")]
+)
 def test_a_refusal_is_final_and_has_a_hint(server, status, hint):
     server.answers = [(status, b'{"error": "no"}')]
     with pytest.raises(ModelFailed, match=str(status)) as caught:
@@ -140,7 +118,7 @@ def test_a_refusal_is_final_and_has_a_hint(server, status, hint):
         b'{"data": [{"embedding": [0, 0.0, 0]}]}',
     ],
 )  # fmt: skip
-def test_an_answer_without_vectors_is_an_error_of_ours(server, data):
+def test_a_reply_without_vectors_is_a_typed_error(server, data):
     server.answers = [(200, data)]
     with pytest.raises(ModelFailed, match="is not usable"):
         _open(server).embed(["x"])
@@ -175,7 +153,7 @@ def _drip_heads(handler) -> None:
 
 
 @pytest.mark.parametrize("answer", [lambda _handler: time.sleep(1.5), _drip_heads])
-def test_who_is_in_a_hurry_asks_once_and_waits_no_longer(server, answer):
+def test_a_hurried_request_is_sent_once_and_times_out(server, answer):
     model = _open(server)
     server.answers = [answer] * 3
     with model.hurrying(0.3), pytest.raises(ModelFailed, match="timed out"):
@@ -192,9 +170,7 @@ def test_who_is_in_a_hurry_asks_once_and_waits_no_longer(server, answer):
 
 
 @pytest.mark.req("C10")
-def test_a_server_that_hangs_costs_one_look_two_seconds_and_the_next_ones_nothing(
-    server, monkeypatch
-):
+def test_a_server_that_hangs_delays_one_request_only(server, monkeypatch):
     monkeypatch.setattr(semantic_module, "_QUERY_TIMEOUT_S", 0.4)
     skills = (skill("pdf-merge", "Joins files."),)
     semantic = Semantic(_open(server))
@@ -214,19 +190,12 @@ def test_a_server_that_hangs_costs_one_look_two_seconds_and_the_next_ones_nothin
 
 @pytest.mark.parametrize("status", [302, 307])
 def test_a_redirect_is_not_followed(server, status):
-    other = Server()
-    thread = threading.Thread(target=other.serve_forever, args=(0.02,))
-    thread.start()
-    try:
-        server.answers = [lambda handler: handler.reply(status, b"", Location=other.address)]
+    with serving() as other:
+        server.answers = [lambda handler: reply(handler, status, b"", Location=other.address)]
         with pytest.raises(ModelFailed, match=str(status)) as caught:
             _open(server).embed(["x"])
         assert caught.value.hint
         assert (other.asked, other.headers) == ([], [])
-    finally:
-        other.shutdown()
-        other.server_close()
-        thread.join()
 
 
 @pytest.mark.parametrize(
@@ -238,11 +207,12 @@ def test_a_redirect_is_not_followed(server, status):
         "https://host:port/x#model=m",
         "https://me:hunter2@example.com/x#model=m",
         "https://example.com/x#modle=m",
+        "/models/a-folder",
     ],
 )
-def test_an_address_that_cannot_be_used_is_told(address):
+def test_an_invalid_address_is_refused(address):
     with pytest.raises(SettingsError, match="is not valid") as caught:
-        open_embedder(address)
+        Endpoint(address)
     assert caught.value.hint
     assert "hunter2" not in str(caught.value)
 
@@ -252,7 +222,7 @@ def test_this_machine_needs_no_encryption(host):
     assert Endpoint(f"http://{host}:1/x#model=m").id
 
 
-def test_the_key_is_never_said(server, capfd):
+def test_the_key_is_never_printed(server, capfd):
     server.answers = [(401,), (200, b"{}"), (302, b"")]
     said = ""
     for _ in range(3):
@@ -260,6 +230,8 @@ def test_the_key_is_never_said(server, capfd):
             _open(server).embed(["x"])
         said += f"{caught.value!s}{caught.value!r}"
     with pytest.raises(SettingsError) as caught:
-        Endpoint(f"{server.address}#model=m", env={module.KEY: f"{KEY}\nX-Other: 1"}).embed(["x"])
+        Endpoint(
+            f"{server.address}#model=m", env={module.KEY_VARIABLE: f"{KEY}\nX-Other: 1"}
+        ).embed(["x"])
     out, err = capfd.readouterr()
     assert KEY not in f"{said}{caught.value!s}{out}{err}"

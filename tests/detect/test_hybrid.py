@@ -11,7 +11,8 @@ from satchel import Satchel
 from satchel.detect.hybrid import HybridDetector as Hybrid
 from satchel.detect.match_reasons import LowercaseHeaders, QueryTerms, explain
 from satchel.detect.ranking import drop_near_duplicates
-from satchel.detect.tokenizer import GoalText, head_row
+from satchel.detect.skill_texts import make_header_row
+from satchel.detect.tokenizer import GoalText
 from satchel.skill import Skill, SkillOrigin
 from satchel.testing import make_skill
 
@@ -47,7 +48,7 @@ MIXED = ENGLISH + CHINESE + JAPANESE + KOREAN
 
 def detector_of(**given) -> Hybrid:
     # These skills lie nowhere: nothing is read.
-    return Hybrid(**given, rows=head_row)
+    return Hybrid(**given, rows=make_header_row)
 
 
 GOALS = [
@@ -72,7 +73,7 @@ GOALS = [
 
 @pytest.mark.req("C10")
 @pytest.mark.parametrize(("goal", "name"), GOALS)
-def test_a_mixed_library_disturbs_nobody(goal, name):
+def test_skills_of_four_languages_do_not_disturb_each_other(goal, name):
     answer = detector_of().look(goal, MIXED)
     assert answer.matches
     assert answer.matches[0].name == name
@@ -98,7 +99,7 @@ def test_no_skill_fits_small_talk(goal):
     assert answer.fit < answer.threshold
 
 
-def test_near_copies_stand_for_one():
+def test_near_duplicates_are_collapsed():
     text = "Reviews contracts for risky clauses, deadlines, liability and payment terms."
     skills = (skill("contract-review", text), skill("contracts", text), skill("legal", text))
     answer = detector_of().look("review the liability clauses of a contract", (*skills, *CHINESE))
@@ -121,7 +122,7 @@ def test_half_a_word_is_found_after_whole_ones():
     assert [match.name for match in found] == ["video-subtitles"]
 
 
-def test_a_place_tells_rank_account_and_rivals():
+def test_a_rank_explanation_has_rank_scores_and_rivals():
     detector = detector_of()
     place = detector.place("restore the contract database", ENGLISH, ENGLISH[0])
     assert place.rank == 2
@@ -156,7 +157,7 @@ def test_the_body_and_the_triggers_are_searched(tmp_path):
         assert found.search(word)[0].name == name, word
 
 
-def test_long_instructions_make_nobody_a_second_choice(tmp_path):
+def test_long_instructions_make_no_runner_up(tmp_path):
     place = tmp_path / "skills"
     make_skill(place, "count-wombats", "Counts wombats in a field by night.")
     body = "When somebody counts wombats in a field, be it by night, read all of this.\n" * 50
@@ -187,7 +188,7 @@ def test_the_old_text_of_a_changed_skill_counts_no_more_while_the_index_catches_
     detector = detector_of(folder=str(tmp_path))
     detector.prepare(kept + before)
     upkeep = detector._sync  # noqa: SLF001
-    monkeypatch.setattr(upkeep, "_work", lambda _skills: None)  # it never catches up
+    monkeypatch.setattr(upkeep, "_run_thread", lambda _skills: None)  # it never catches up
     answer = detector.look("turn the pdf pages into images", kept + after)
     assert "401" in answer.notes[0]
     assert "301" in answer.notes[0]
@@ -225,7 +226,7 @@ NAMED = (
         ("write C code", "c-lang"),
     ],
 )
-def test_words_that_mostly_say_nothing_may_be_names(goal, name):
+def test_stop_words_may_be_names(goal, name):
     assert detector_of().look(goal, NAMED).matches[0].name == name
 
 
@@ -250,7 +251,7 @@ def test_one_letter_is_no_half_word():
 SHIPPED = SkillOrigin("/shipped", "builtin", "shipped")
 
 
-def test_a_shipped_skill_takes_no_request_for_its_verb():
+def test_a_built_in_skill_is_not_selected_for_its_verb_alone():
     some = (
         skill("write-a-skill", "Write or improve a SKILL.md. 写技能", origin=SHIPPED),
         skill("review-a-skill", "Review a skill before it is trusted.", origin=SHIPPED),
@@ -272,7 +273,7 @@ def is_twin(one, other, goal=()):
     return drop_near_duplicates([one, other], goal)[1] == [(1, 0)]
 
 
-def test_what_the_goal_tells_apart_is_no_copy():
+def test_skills_that_the_request_distinguishes_are_no_copies():
     text = (
         "Sends a message to {} with a title, a text, a link and an attachment when somebody asks "
         "for it, and waits until the other side has read, answered or refused every part of it"
@@ -316,7 +317,8 @@ def test_in_a_changed_library_a_name_leads_to_the_skill_of_now(seed):
 
 
 def evidence(one, goal: str, **parts: float) -> tuple[str, ...]:
-    return explain(one, LowercaseHeaders().of(one), QueryTerms(GoalText(goal).terms), parts)[1]
+    texts = LowercaseHeaders().texts_of(one)
+    return explain(one, texts, QueryTerms(GoalText(goal).terms), parts)[1]
 
 
 @pytest.mark.parametrize(
@@ -330,11 +332,11 @@ def evidence(one, goal: str, **parts: float) -> tuple[str, ...]:
         ("Ｐｄｆ forms", "pdf", ["pdf"]),
     ],
 )
-def test_words_are_told_as_the_skill_spells_them(text, goal, words):
+def test_evidence_has_the_spelling_of_the_skill(text, goal, words):
     assert list(evidence(skill("x", text), goal)) == [f"description: {word}" for word in words]
 
 
-def test_a_word_is_told_once_and_by_its_first_field():
+def test_evidence_names_a_word_once_with_its_first_field():
     one = skill("pdf-forms", "Fills in PDF forms.", when_to_use="A form is empty.")
     told = ("name: pdf", "name: forms", "description: fills", "when_to_use: empty")
     assert evidence(one, "fill the empty PDF form") == told

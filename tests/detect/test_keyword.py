@@ -14,7 +14,7 @@ def found(goal: str, *skills, limit: int = 50) -> list[str]:
     return [match.name for match in LexicalDetector(limit).detect(goal, skills)]
 
 
-def test_a_match_says_what_was_seen_where():
+def test_a_match_names_words_and_fields():
     detector = LexicalDetector()
     one = skill("code-review", "Checks pull requests")
     (match,) = detector.detect("Review this PULL request", (one,))
@@ -27,7 +27,7 @@ def test_a_match_says_what_was_seen_where():
     )
 
 
-def test_nothing_fits_nothing():
+def test_no_words_match_no_skill():
     assert found("review") == []
     assert found("", skill("a")) == []
     assert found("...", skill("a")) == []
@@ -80,7 +80,7 @@ def test_a_contraction_is_not_searched_as_a_letter():
     assert found("don't", skill("a", "Sorts the mail")) == []
 
 
-def test_words_that_say_nothing_are_ignored():
+def test_stop_words_are_ignored():
     skills = (skill("a", "use this for the skill you want"), skill("b", "invoices"))
     assert found("I want to use a skill for invoices", *skills) == ["b"]
     assert found("use this", *skills) == ["a"]  # unless there are no others

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from in_memory import skill
 from satchel.detect import Match, ModelDetector, ModelReply, SelectionPipeline
 from satchel.detect.base import BaseDetector, Detection
-from satchel.detect.llm import read_verdict, write_prompt
+from satchel.detect.llm import parse_choice, write_prompt
 
 SKILLS = (
     skill("pdf-forms", "Fills in PDF forms"),
@@ -106,7 +106,7 @@ def test_the_first_list_of_an_answer_is_read(text, expected):
      "[true]", "[[", "[" * 50_000, "yes", "[null]", "{}{", "x" * 100_000, '["pdf-forms docx"]',
      "2", "docx", "none", "docx does not fit"],
 )  # fmt: skip
-def test_nonsense_leaves_the_other_answer_with_a_note(text):
+def test_an_unusable_reply_keeps_the_ranking_with_a_note(text):
     answer = ModelDetector(Shelf(), Model(text)).look("x", SKILLS)
     assert names(answer.matches) == ["pdf-forms"]
     assert (answer.detector, answer.fit, answer.threshold) == ("shelf", 0.6, 0.5)
@@ -123,7 +123,7 @@ def test_an_error_or_no_text_leaves_the_other_answer_with_a_note(bad):
     assert names(detector.detect("x", SKILLS)) == ["pdf-forms"]
 
 
-def test_strangers_are_left_out_and_told():
+def test_unknown_names_are_left_out_with_a_note():
     answer = ModelDetector(Shelf(), Model('[1, 99, "other"]')).look("x", SKILLS)
     assert names(answer.matches) == ["pdf-forms"]
     assert answer.notes == ("Skills named by the model that were not on its list: 2",)
@@ -138,7 +138,7 @@ def test_no_more_than_the_limit_are_chosen_and_no_more_than_ten_listed():
     assert "\n11. " not in model.prompts[0]
 
 
-def test_what_it_cost_is_in_the_answer():
+def test_the_cost_is_part_of_the_answer():
     model = Model(ModelReply("[1]", 300, 4, 0.002), "[1]")
     assert ModelDetector(Shelf(), model).look("one", SKILLS).cost == {
         "calls": 1.0, "input_tokens": 300.0, "output_tokens": 4.0, "usd": 0.002,
@@ -149,16 +149,16 @@ def test_what_it_cost_is_in_the_answer():
 @pytest.mark.timeout(20)
 def test_an_answer_of_spaces_is_read_at_once():
     for text in (" " * 20_000 + "x", "```" + " " * 20_000 + "x", "x" + " " * 19_000 + "`" * 900):
-        read_verdict(text, listed(*SKILLS))
+        parse_choice(text, listed(*SKILLS))
 
 
-def test_nothing_to_choose_from_asks_nobody():
+def test_without_skills_the_model_is_not_asked():
     model = Model("[1]")
     assert ModelDetector(Shelf(), model).detect("x", ()) == []
     assert model.prompts == []
 
 
-def test_whoever_is_called_by_name_is_not_put_to_the_model():
+def test_a_mentioned_skill_is_selected_without_the_model():
     model = Model("[1]")
     inside = ModelDetector(SelectionPipeline(Shelf()), model)
     assert inside.look("use skill charts", SKILLS).detector == "explicit"
@@ -224,7 +224,7 @@ def test_no_words_of_a_skill_or_goal_change_the_frame(text):
     assert shape(write_prompt(text, listed(*SKILLS), 3)) == shape(plain)
 
 
-def test_long_words_are_cut_and_a_long_goal_is_told():
+def test_long_texts_are_cut_and_a_long_request_is_noted():
     prompt = write_prompt("g" * 100_000, listed(skill("n" * 5_000, "d" * 50_000)), 3)
     assert len(prompt) < 6_000
     answer = ModelDetector(Shelf(), Model("[1]")).look("g " * 5_000, SKILLS)
@@ -233,8 +233,8 @@ def test_long_words_are_cut_and_a_long_goal_is_told():
 
 @given(st.text(max_size=300))
 def test_whatever_the_model_says_only_the_listed_are_chosen(text):
-    verdict = read_verdict(text, listed(*SKILLS))
+    verdict = parse_choice(text, listed(*SKILLS))
     if verdict is not None:
-        assert set(verdict.chosen) <= {0, 1, 2}
+        assert set(verdict.positions) <= {0, 1, 2}
     detector = ModelDetector(Shelf(), Model(text))
     assert set(names(detector.detect("x", SKILLS))) <= set(names(listed(*SKILLS)))

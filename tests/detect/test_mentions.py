@@ -127,7 +127,7 @@ def test_an_unknown_name_comes_with_the_nearest_names():
     ):
         (unknown,) = parse_mentions(request, TABLE).unknown
         assert unknown.name == name, request
-        assert [one.name for one in unknown.near] == ["food"], request
+        assert [one.name for one in unknown.similar] == ["food"], request
     assert parse("使用翻译技能") == "?翻译"
     found = parse_mentions("use skill foood", TABLE)
     assert found.notes == ("There is no skill `foood`; did you mean `food`?",)
@@ -167,13 +167,13 @@ def test_namespaces_ids_and_refs_name_a_skill():
         ("join two files", None),
     ],
 )
-def test_the_rest_is_the_request_without_its_mentions(request_, rest):
-    assert parse_mentions(request_, TABLE).rest == rest
+def test_the_remaining_request_has_no_mentions(request_, rest):
+    assert parse_mentions(request_, TABLE).remaining_request == rest
 
 
 def test_a_mention_quotes_the_request():
     (one,) = parse_mentions("First use  the PDF skill, then rest", TABLE).wanted
-    assert one.said == "use the PDF skill"
+    assert one.phrase == "use the PDF skill"
 
 
 def test_the_middle_of_a_very_long_request_is_skipped_with_a_note():
@@ -181,8 +181,8 @@ def test_the_middle_of_a_very_long_request_is_skipped_with_a_note():
     found = parse_mentions(request + "--skill food", TABLE)
     assert [one.skill.name for one in found.wanted] == ["pdf", "food"]
     assert [note.code for note in found.notes] == ["unheard"]
-    assert found.rest is not None
-    assert "use skill docx" in found.rest
+    assert found.remaining_request is not None
+    assert "use skill docx" in found.remaining_request
 
 
 def test_hostile_requests_take_no_more_steps_than_their_length():

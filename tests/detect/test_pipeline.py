@@ -67,7 +67,7 @@ def test_a_named_skill_is_chosen_and_the_detector_is_not_asked():
 
 
 @pytest.mark.req("C3")
-def test_what_the_request_rules_out_is_never_chosen():
+def test_an_excluded_skill_is_never_selected():
     inner = Fixed(PDF, DOCX)
     answer = SelectionPipeline(inner).look("a form, without pdf-forms", SKILLS)
     assert names(answer.matches) == ["docx"]
@@ -79,7 +79,7 @@ def test_what_the_request_rules_out_is_never_chosen():
 
 
 @pytest.mark.req("C3")
-def test_an_unknown_name_is_noted_and_does_not_do_the_searching():
+def test_an_unknown_name_is_noted_and_not_searched():
     inner = Fixed(DOCX)
     pipeline = SelectionPipeline(inner)
     answer = pipeline.look("use skill chart", SKILLS)
@@ -117,7 +117,7 @@ def test_a_place_says_what_was_named_and_ruled_out():
 
 
 @pytest.mark.req("C10")
-def test_use_decides_before_everything():
+def test_the_option_use_has_precedence():
     inner = Fixed(DOCX)
     pipeline = SelectionPipeline(inner).overriding(use=("Charts",))
     answer = pipeline.look("use skill pdf-forms", SKILLS)
@@ -130,7 +130,7 @@ def test_use_decides_before_everything():
 
 
 @pytest.mark.req("C10")
-def test_never_holds_even_for_a_named_skill():
+def test_the_option_never_excludes_a_mentioned_skill():
     pipeline = SelectionPipeline(Fixed(PDF, DOCX), never=("pdf-forms",))
     answer = pipeline.look("use skill pdf-forms", SKILLS)
     assert answer.matches == []
@@ -222,7 +222,7 @@ def test_a_template_without_a_place_offers_nothing(make):
 
 
 @pytest.mark.parametrize("detector", [First, object(), 7])
-def test_what_is_no_detector_is_refused(make, detector):
+def test_an_object_that_is_no_detector_is_refused(make, detector):
     with pytest.raises(InvalidInput, match="is no detector"):
         make(detector=detector).which("x")
     assert "is no detector" in make(detector=detector).shortlist("x").reason
@@ -286,7 +286,7 @@ def settings(tmp_path, **given):
     ],
     ids=str,
 )
-def test_who_sees_other_skills_has_an_index_of_its_own(tmp_path, given):
+def test_each_set_of_visible_skills_has_its_own_index(tmp_path, given):
     usual = index_folder(settings(tmp_path))
     other = index_folder(settings(tmp_path, **given))
     assert usual is not None
@@ -295,7 +295,7 @@ def test_who_sees_other_skills_has_an_index_of_its_own(tmp_path, given):
     assert os.path.dirname(other) == os.path.dirname(usual)
 
 
-def test_what_changes_no_skills_changes_no_index(tmp_path):
+def test_settings_that_change_no_skills_keep_the_index(tmp_path):
     usual = index_folder(settings(tmp_path))
     assert index_folder(settings(tmp_path, shortlist=7, budget=5_000, trace="off")) == usual
     elsewhere = settings(tmp_path)._replace(project=str(tmp_path / "b\udce4d"))

@@ -12,7 +12,7 @@ from satchel import Satchel
 from satchel.detect import semantic as module
 from satchel.detect.hybrid import HybridDetector
 from satchel.detect.semantic import Semantic
-from satchel.detect.tokenizer import head_row
+from satchel.detect.skill_texts import make_header_row
 from satchel.errors import ModelFailed, Refused
 from satchel.skill import Skill, SkillHeader, SkillOrigin
 from satchel.testing import make_skill
@@ -36,7 +36,7 @@ SKILLS = (
 
 
 class Concepts:
-    """A model that knows five things, and Latin letters."""
+    """A model that knows five things."""
 
     id = "concepts"
     hurrying: Any = None
@@ -45,9 +45,6 @@ class Concepts:
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.broken = False
-
-    def covers(self, text: str) -> bool:
-        return text.isascii()
 
     def embed(self, texts):
         if self.broken:
@@ -62,7 +59,7 @@ class Concepts:
 
 
 def with_meaning(model: Concepts | None = None) -> HybridDetector:
-    detector = HybridDetector(semantic=Semantic(model or Concepts()), rows=head_row)
+    detector = HybridDetector(semantic=Semantic(model or Concepts()), rows=make_header_row)
     detector.prepare(SKILLS)
     return detector
 
@@ -79,18 +76,11 @@ def with_meaning(model: Concepts | None = None) -> HybridDetector:
     ],
 )
 def test_other_words_for_the_same_thing(goal, name):
-    by_words = HybridDetector(rows=head_row).rank(goal, SKILLS)
+    by_words = HybridDetector(rows=make_header_row).rank(goal, SKILLS)
     assert name not in {match.name for match in by_words}
     found = with_meaning().rank(goal, SKILLS)
     assert found[0].name == name
     assert "its meaning is near" in found[0].reason
-
-
-def test_a_script_that_the_model_does_not_know():
-    model = Concepts()
-    answer = with_meaning(model).look("把发票整理成表格", SKILLS)
-    assert answer.notes == ("Embeddings are not used: the model does not know this script",)
-    assert "把发票整理成表格" not in model.asked
 
 
 def test_a_model_that_fails_leaves_the_words():
@@ -102,7 +92,7 @@ def test_a_model_that_fails_leaves_the_words():
     assert answer.notes == ("Embeddings are not used: The server is away",)
 
 
-def test_a_setting_that_names_no_model_is_said(tmp_path):
+def test_an_unusable_setting_is_noted(tmp_path):
     make_skill(tmp_path / "skills", "invoices", "Reads an invoice.")
     found = Satchel.for_project(
         tmp_path, trust="all", builtin=False, embeddings=str(tmp_path / "nothing")
@@ -133,7 +123,7 @@ def test_skills_with_a_vector_do_not_beat_those_that_have_none_yet(monkeypatch):
     late = (*half, *(skill(f"vehicle-{number}", "For a vehicle.") for number in range(10)))
     signals, notes = _legs(semantic, "my vehicle", late, late)
     assert signals == {}
-    assert notes == ["10 of 30 skills have no embedding; run `satchel config index`"]
+    assert notes == ["10 of 30 skills have no embedding; run `satchel search --build-index`"]
     semantic.prepare(late)
     signals, notes = _legs(semantic, "my vehicle", late, late)
     assert notes == []
@@ -141,7 +131,7 @@ def test_skills_with_a_vector_do_not_beat_those_that_have_none_yet(monkeypatch):
     assert scores[late[-1].path] == max(scores.values()) > scores[SKILLS[1].path]
 
 
-def test_many_edited_skills_are_said(monkeypatch):
+def test_many_edited_skills_are_noted(monkeypatch):
     monkeypatch.setattr(module, "MAX_INLINE_SKILLS", 9)
     semantic = Semantic(Concepts())
     semantic.prepare((*SKILLS, *_many(15)))
@@ -150,14 +140,14 @@ def test_many_edited_skills_are_said(monkeypatch):
         assert "have no embedding" in _legs(semantic, "my vehicle", skills, skills)[1][0]
 
 
-def test_few_that_lack_a_vector_are_said_and_take_no_harm(monkeypatch):
+def test_a_few_skills_without_a_vector_are_noted_and_keep_their_rank(monkeypatch):
     monkeypatch.setattr(module, "MAX_INLINE_SKILLS", 0)
     semantic = Semantic(Concepts())
     many = (*SKILLS, *_many(95))
     semantic.prepare(many)
     late = (*many, skill("lorry", "For a lorry."))
     signals, notes = _legs(semantic, "my vehicle", late, late)
-    assert notes == ["1 of 101 skills have no embedding; run `satchel config index`"]
+    assert notes == ["1 of 101 skills have no embedding; run `satchel search --build-index`"]
     scores = signals["about"].scores
     assert scores[late[-1].path] == pytest.approx(
         np.median([scores.get(one.path, 0) for one in many])
@@ -176,26 +166,6 @@ def test_new_and_changed_skills_are_embedded_by_the_request():
     model.asked.clear()
     assert _legs(semantic, "vehicle", changed)[1] == []
     assert model.asked[:2] == ["automobile care", "automobile care: Repairs an engine."]
-
-
-def test_a_description_in_another_script_gets_no_score_by_its_latin_name():
-    chinese = skill("chat-helper", "整理聊天记录，写成会议纪要。")
-    model = Concepts()
-    semantic = Semantic(model)
-    every = (*SKILLS, chinese)
-    semantic.prepare(every)
-    assert "chat helper" not in model.asked
-    assert semantic.made == len(SKILLS)
-    signals, notes = _legs(semantic, "chat about anything", every)
-    assert notes == []
-    assert all(chinese.path not in signal.scores for signal in signals.values())
-    # Words found it: it has neither gain nor loss by what cannot be compared.
-    signals, _ = _legs(semantic, "my vehicle", every, every)
-    scores = signals["about"].scores
-    assert 0 < scores[chinese.path] < scores[SKILLS[0].path]
-    # Words found nobody else: there is nothing to liken it to.
-    signals, _ = _legs(semantic, "my vehicle", every, [chinese])
-    assert chinese.path not in signals["about"].scores
 
 
 # --- the same answer anywhere -------------------------------------------------------------
@@ -220,7 +190,7 @@ def test_skills_that_are_gone_are_forgotten(tmp_path):
     assert semantic._store.stored_keys() == [made[0].path]  # noqa: SLF001
 
 
-def test_the_same_library_gives_the_same_scores_whatever_was_before(tmp_path):
+def test_the_same_library_gives_the_same_scores(tmp_path):
     texts = [f"{sorted(one)[number % 4]} of {number}" for number in range(30) for one in CONCEPTS]
     every = tuple(skill(f"k{at}", text) for at, text in enumerate(texts))
     folder = str(tmp_path)
@@ -236,7 +206,7 @@ def test_the_same_library_gives_the_same_scores_whatever_was_before(tmp_path):
     assert _legs(alone, "my vehicle is loud", every[::-1]) == there
 
 
-def test_vectors_that_cannot_be_kept_are_said(tmp_path):
+def test_vectors_that_cannot_be_written_are_noted(tmp_path):
     (tmp_path / "file").write_text("in the way")
     semantic = Semantic(Concepts(), str(tmp_path / "file"))
     with pytest.raises(Refused, match="cannot be written"):
@@ -256,7 +226,7 @@ def test_vectors_that_cannot_be_kept_are_said(tmp_path):
         (ValueError("odd\nlines"), "ValueError: odd"),
     ],
 )
-def test_a_model_that_cannot_be_opened_is_tried_once_and_said_each_time(error, said):
+def test_a_model_that_cannot_be_opened_is_tried_once_and_noted_each_time(error, said):
     tries: list[int] = []
 
     def fail() -> Concepts:
@@ -271,7 +241,7 @@ def test_a_model_that_cannot_be_opened_is_tried_once_and_said_each_time(error, s
     assert (tries, lazy.made) == ([1], 0)
 
 
-def test_the_nearest_of_a_few_may_be_far_away():
+def test_the_nearest_of_a_few_skills_may_not_fit():
     """One of a handful is always the nearest, and far ahead of the others."""
 
     class Far(Concepts):

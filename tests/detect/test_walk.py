@@ -100,7 +100,7 @@ def test_a_request_is_parsed_and_tokenised_once(satchel, request_):
     names = [stop.function for stop in walk(satchel, request_)]
     assert names.count(mentions.parse_mentions.__qualname__) <= 1
     assert names.count(mentions.normalise.__qualname__) <= 1
-    assert names.count(tokenizer.pieces_of.__qualname__) <= 1
+    assert names.count(tokenizer.split_pieces.__qualname__) <= 1
     assert names.count(tokenizer.GoalText.__new__.__qualname__) <= 1
 
 

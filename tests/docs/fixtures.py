@@ -25,6 +25,7 @@ class Service(Protocol):
 
 
 EXAMPLES = os.path.join(os.path.dirname(__file__), "..", "..", "examples")
+ASSETS = os.path.join(os.path.dirname(__file__), "..", "..", "docs", "assets")
 
 
 def three_skills(folder: str) -> None:
@@ -99,6 +100,27 @@ def weekly_report(folder: str) -> Service:
     return ModelServer(weekly_model.answer).start()
 
 
+def pdf_form(folder: str) -> Service:
+    """The form of the tutorial, and a scripted model that fills it with a script of a skill."""
+    from model_server import ModelServer, Reply
+
+    shutil.copy(os.path.join(ASSETS, "form.pdf"), folder)
+    arguments = (
+        {"script": "scripts/fields.py", "args": ["form.pdf"]},
+        {"script": "scripts/fill.py", "args": ["form.pdf", "filled.pdf", "name=Ada Lovelace"]},
+    )
+    calls = [("RunScript", {"skill": "pdf-forms", **row}) for row in arguments]
+    steps = [("Skill", {"name": "pdf-forms"}), *calls]
+
+    def script(request: Request) -> Reply:
+        count = len(request.all_results)
+        if count < len(steps):
+            return Reply(calls=[steps[count]])
+        return Reply("The form is filled in: `filled.pdf`.")
+
+    return ModelServer(script).start()
+
+
 FIXTURES: dict[str, Callable[[str], Service | None]] = {
     "three-skills": three_skills,
     "git": git,
@@ -120,4 +142,5 @@ FIXTURES: dict[str, Callable[[str], Service | None]] = {
         "决定：周五发布 2.0。\n\n任务：小李写发布说明，周四前完成。",
     ),
     "weekly-report": weekly_report,
+    "pdf-form": pdf_form,
 }

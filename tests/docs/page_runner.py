@@ -5,14 +5,17 @@
   `…` stands for any text in a line and a line of only `…` for any lines; a command whose shown
   output has a line that begins with `error:` must fail, every other must succeed; the folder and
   what was exported as `SATCHEL_…` last until the end of the page
-- `terminal` runs each command of `satchel` in a terminal; what follows a prompt (`[y/N] `, `> `) is
-  typed, and every line must be shown, in that order
+- `terminal` runs each command of `satchel` in a terminal; what follows a prompt (`[y/N] `,
+  `n no: `, `> `) is typed, and every line must be shown, in that order; a line that begins with
+  `error:` means the same as above
 - `yaml`, `toml` and `json` must parse
+- `pyi` is a signature, which scripts/reference.py writes from the code
 - a block with a title is a file of that name: it is written, and not run
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -20,6 +23,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -33,11 +37,12 @@ if TYPE_CHECKING:
 
     from page_blocks import Block
 
-FREE = frozenset({"markdown", "text"})
-"""Languages that are shown and not run. Add one only with a reason."""
+FREE = frozenset({"markdown", "pyi", "text"})
+"""Languages that are shown and not run: `pyi` is a signature, made from the code. Add one only with
+a reason."""
 
 _MARK = "@@satchel-docs@@"
-_PROMPT = re.compile(r"(>|.*\[y/N\]) (.+)").fullmatch
+_PROMPT = re.compile(r"(> |.*\[y/N\] |  y yes, .*n no: |  y 是，.*n 否：)(.+)").fullmatch
 _WAITING = re.compile(r"  still running \(.*|  仍在运行（.*")
 """What a busy machine adds, on stderr."""
 _EXPORTED = f"echo '{_MARK} exported'; env | grep '^SATCHEL_'"
@@ -63,16 +68,19 @@ class PageRunner:
         os.makedirs(self.folder)
         os.makedirs(self.home)
         self.environment = self._environment(os.path.join(folder, "bin"))
+        _close_event_loop()
 
     def _environment(self, bin_folder: str) -> dict[str, str]:
         """A terminal in which `satchel` and `python` are the ones under test."""
         os.makedirs(bin_folder)
         python = shlex.quote(sys.executable)
+        # The packages of the tests have skills, and a server that is added does not get variables.
+        export = f"export VIRTUAL_ENV={shlex.quote(self.home)}/no-environment\n"
         for name, command in {"satchel": f"{python} -m satchel", "python": python}.items():
             path = os.path.join(bin_folder, name)
             # Commands are started by a process that has imported what they need.
             with open(path, "w", encoding="utf-8") as file:
-                file.write("#!/bin/sh\n" + (warm_command() if name == "satchel" else ""))
+                file.write("#!/bin/sh\n" + export + (warm_command() if name == "satchel" else ""))
                 file.write(f'exec {command} "$@"\n')
             os.chmod(path, 0o755)
         kept = {
@@ -136,7 +144,8 @@ class PageRunner:
                 os.environ[key] = value
 
     def close(self) -> None:
-        """End what runs beside the page."""
+        """End what runs beside the page, and what its program would end by exiting."""
+        _close_event_loop()
         for service in self.services:
             service.close()
         for key, value in self._before.items():
@@ -194,8 +203,25 @@ class PageRunner:
                     if asked:
                         terminal.type(f"{asked[2]}\r")
                 terminal.ends()
-                if terminal.program.wait():
-                    raise PageError(f"`{command}` failed:\n{terminal.text}")
+                status = terminal.program.wait()
+                if _should_fail(shown) != (status != 0):
+                    raise PageError(f"`{command}` exited with {status}:\n{terminal.text}")
+
+
+def _close_event_loop() -> None:
+    """Close the event loop that `run_sync` of pydantic-ai keeps for the next call.
+
+    Afterwards it creates a new one. Without a loop ever set, asyncio warns about that, and a
+    warning is an error here.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        try:
+            loop = asyncio.get_event_loop()
+        except RuntimeError:  # a call of `asyncio.run` has ended, and no loop is set
+            return
+    loop.close()
+    asyncio.set_event_loop(None)
 
 
 def parse_console(text: str) -> list[tuple[str, list[str]]]:
@@ -215,13 +241,16 @@ def parse_console(text: str) -> list[tuple[str, list[str]]]:
 
 def check_output(command: str, shown: list[str], output: str, status: int) -> None:
     """Compare what a page shows with what happened."""
-    should_fail = any(line.startswith(("error:", "错误：")) for line in shown)
-    if should_fail != (status != 0):
+    if _should_fail(shown) != (status != 0):
         raise PageError(f"`{command}` exited with {status}:\n{output}")
     lines = [line.rstrip() for line in shown]
     if any(lines) and not _pattern(lines).fullmatch(_trimmed(output)):
         wanted = "\n".join(lines)
         raise PageError(f"`{command}` printed\n{_trimmed(output)}\n\nand the page shows\n{wanted}")
+
+
+def _should_fail(shown: list[str]) -> bool:
+    return any(line.startswith(("error:", "错误：")) for line in shown)
 
 
 def _trimmed(output: str) -> str:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-README, INDEX, ZH = "README.md", "docs/index.md", "docs/zh.md"
+README, INDEX, ZH = "README.md", "docs/index.md", "docs/index.zh.md"
 COMPARE, FAR, BENCHMARKS = "docs/compare.md", "docs/how-far-it-goes.md", "docs/benchmarks/index.md"
 
 
@@ -55,9 +55,9 @@ def sight() -> Iterator[tuple[str, str]]:
     of, with_model, by_words = found[0]["of"], *(round(row["hits"]) for row in found)
     yield README, f"{with_model} of {of} tasks ({by_words} without any model)"
     yield INDEX, f"{with_model} of {of} tasks"
-    yield ZH, f"{of} 个里的 {with_model} 个任务"
-    yield FAR, f"{by_words} of {of} tasks"
-    yield FAR, f"{with_model} with a small model"
+    yield ZH, f"{of} 个任务中，有 {with_model} 个"
+    yield FAR, f"{of} tasks, a suitable skill was in the prompt for {by_words} tasks"
+    yield FAR, f"it was there for {with_model} tasks"
     yield COMPARE, f"{with_model} with a small model, {by_words} by words"
     yield BENCHMARKS, f"serves {by_words} of {of}"
 
@@ -86,7 +86,7 @@ def scans() -> Iterator[tuple[str, str]]:
     rows = {(row["scanner"], row["set"], row["part"]): row for row in kept("scanner")["rows"]}
     bad = rows["satchel", "MalSkills", "all"]["recall"]
     assert rows["satchel", "real skills", "all"]["false_positives"]["blocked"] == 0
-    yield COMPARE, f"{bad['blocked']} of {bad['of']} against"
+    yield COMPARE, f"{bad['blocked']} of {bad['of']}, and"
     for scanner in ("satchel", "cisco"):
         unseen = rows[scanner, "MalSkills", "authors n-z (not read)"]
         for share in (unseen["recall"], unseen["false_positives"]):
@@ -103,10 +103,13 @@ def sizes() -> Iterator[tuple[str, str]]:
         for count, one in kept("retrieval-speed")["sizes"].items()
     }
     short, long = speed["69568"]
-    yield FAR, f"a short request in {short:.1f} ms, a long one in {long:.1f} ms"
+    yield FAR, f"takes {short:.1f} ms for a short request, and {long:.1f} ms for a long one"
     yield COMPARE, f"{short:.1f} ms with reasons"
     short, long = speed["1000"]
-    yield FAR, f"takes {short:.1f} ms for a few words and {long:.1f} ms for a long request"
+    yield (
+        FAR,
+        f"takes {short:.1f} ms for a request of a few words, and {long:.1f} ms for a long request",
+    )
     plain = kept("growth")["sizes"]["1000"]["search"]["value"]
     yield FAR, f"A search with reasons takes {plain:.1f} ms in plain Python"
     yield FAR, f"| Search | not needed | {plain:.0f} ms |"

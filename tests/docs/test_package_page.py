@@ -36,7 +36,7 @@ def test_links_of_the_description_lead_to_files_of_this_version(metadata):
     assert len(links) > 10
     assert {version for _, version, _ in links} == {satchel.__version__}
     assert [path for _, _, path in links if not (ROOT / path).exists()] == []
-    assert {view for view, _, path in links if path.endswith(".png")} == {"raw"}
+    assert {view for view, _, path in links if path.endswith((".png", ".svg"))} == {"raw"}
 
 
 def test_the_page_names_the_repository_the_issues_and_the_changelog(metadata):

@@ -6,13 +6,12 @@ import functools
 import http.server
 import os
 import shutil
-import subprocess
-import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import docs_site
 import package_page
 from needs import needs
 from ui_server import browser
@@ -35,10 +34,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("site")
     shutil.copytree(os.path.join(ROOT, "docs"), folder / "docs")
     shutil.copy(os.path.join(ROOT, "zensical.toml"), folder)
-    subprocess.run(
-        [sys.executable, "-m", "zensical", "build", "--strict"],
-        cwd=folder, check=True, capture_output=True,
-    )  # fmt: skip
+    docs_site.build(folder)
     handler = functools.partial(_QuietHandler, directory=str(folder / "site"))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
@@ -100,3 +96,22 @@ def test_every_page_links_to_source_and_issues_and_asks_no_other_server(page, ad
     links = page.locator(f"footer a[href='{package_page.current_address()}']")
     assert links.count() == 1
     assert [url for url in asked if not url.startswith(address)] == []
+
+
+def test_chinese_readers_get_chinese_pages_navigation_and_search(page, address):
+    page.goto(f"{address}/tutorial/first-skill/")
+    page.locator("[hreflang=zh].md-select__link").evaluate("link => link.click()")
+    page.wait_for_url(f"{address}/zh/tutorial/first-skill/")
+    assert page.locator("html").get_attribute("lang") == "zh"
+    assert page.locator("h1").inner_text().startswith("第一个技能")
+    assert page.locator(".md-tabs").get_by_role("link", name="教程").count() == 1
+    search = page.request.get(f"{address}/zh/search.json").json()
+    assert search["config"]["lang"] == ["zh"]
+    titles = {entry["location"]: entry["title"] for entry in search["items"]}
+    assert titles["tutorial/first-skill/#6-break-it"] == "6. 制造一个错误"
+
+
+def test_a_chinese_page_leads_to_its_english_one(page, address):
+    page.goto(f"{address}/zh/start/")
+    page.locator("[hreflang=en].md-select__link").evaluate("link => link.click()")
+    page.wait_for_url(f"{address}/start/")

@@ -42,6 +42,7 @@ SKILLS = {
     "shadowed": f"{OWN}/dodo",  # the folder of a second `dog`
     "broken": "eel",
     "excluded": "fox",
+    "needs setup": "gnu",
 }
 """State -> what the skill is asked for by."""
 ABOUT = {
@@ -51,6 +52,7 @@ ABOUT = {
     "shadowed": (r"\b(dog|dodo)\b", r"shadowed|hidden", r"\d hidden"),
     "broken": (r"\beel\b", r"broken|cannot be|not a skill|no-frontmatter", r"\b1 broken"),
     "excluded": (r"\bfox\b", r"excluded|left? out|leave it out", r"\d hidden"),
+    "needs setup": (r"\bgnu\b", r"needs the program|needs? setup", r"\b1 needs setup"),
 }
 """State -> how its skill is called, how a line names the state, and how the state is counted."""
 
@@ -77,12 +79,14 @@ def world(tmp_path_factory):
     own, project = base / ".config/agents/skills", made.project / ".agents/skills"
     for folder, name, body in (
         (project, "ant", ""), (own, "bee", EVIL), (base / "away", "cat", ""), (own, "dodo", ""),
-        (base / "extra", "dog", ""), (own, "fox", ""),
+        (base / "extra", "dog", ""), (own, "fox", ""), (own, "gnu", ""),
     ):  # fmt: skip
         make_skill(folder, name, f"Feeds {name} animals.", body=f"Look after {name}.\n{body}")
         make_tool_skill(folder, name, tool=f"{name}_run")
     file = own / "dodo/SKILL.md"
     file.write_text(file.read_text().replace("name: dodo", "name: dog"))
+    file = own / "gnu/SKILL.md"
+    file.write_text(file.read_text().replace("name: gnu", "name: gnu\nrequires: {bins: [herding]}"))
     (own / "eel").mkdir()
     (own / "eel/SKILL.md").write_text("# Feeds eel animals.\n")
     (base / ".config/satchel").mkdir()
@@ -94,7 +98,7 @@ def world(tmp_path_factory):
         satchel = made.open()
         store = satchel.store("global")
         with store.plan_import(str(base / "away/cat")) as plan:
-            store.carry_out(plan)
+            store.apply(plan)
         (own / "cat/more.md").write_text("An edit.\n")
         with pytest.raises(Blocked):
             satchel.load_content("bee")
@@ -369,7 +373,7 @@ DOORS: dict[str, Driver] = {
     "show": shown("show"),
     "show --as-model": each("show", "--as-model"),
     "search": each("search", asked="use the {} skill"),
-    "tools": lambda world: world.command("tools"),
+    "list --tools": lambda world: world.command("list", "--tools"),
     "chat": with_model("chat", stdin="Go\n"),
     "run": with_model("run", "Go"),
     "goal plan": goal_plan,
@@ -412,9 +416,9 @@ def cell(state: str, offered: str, said: str) -> str:
 
 
 def table() -> dict[str, list[str]]:
-    """Door -> its cells, as the page has them."""
+    """Interface -> its cells, as the page has them."""
     with open(os.path.join(ROOT, "docs/concepts/trust.md"), encoding="utf-8") as file:
-        part = file.read().partition("| Door |")[2].partition("\n\n")[0]
+        part = file.read().partition("| Interface |")[2].partition("\n\n")[0]
     rows = [[one.strip() for one in line.strip("|").split("|")] for line in part.splitlines()[2:]]
     return {door.strip("` "): cells for first, *cells in rows for door in first.split(",")}
 

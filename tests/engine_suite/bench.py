@@ -84,6 +84,11 @@ class Stage:
 
     def __init__(self) -> None:
         self.scripts: dict[str, Script] = {}
+        self.versions: dict[str, str | None] = {}
+        """Skill -> its digest in this worker; None when it is missing."""
+
+    def version_of(self, step: Step) -> str | None:
+        return self.versions.get(step.skill, "v1")
 
     async def run(self, work: Work) -> Done:
         script = self.scripts[work.goal]
@@ -111,6 +116,11 @@ class Bench:
         self._count = 0
         self._held: AbstractAsyncContextManager[Engine] | None = None
         self.engine: Engine
+
+    @property
+    def versions(self) -> dict[str, str | None]:
+        """Skill -> its digest in the worker of this bench; None when it is missing."""
+        return self._stage.versions
 
     async def open(self) -> None:
         """Open the engine, unless it is."""
@@ -145,6 +155,10 @@ class Bench:
         goal = Goal(f"suite-{self._mark}-{self._count}", self.plan(*steps, **fields))
         self._stage.scripts[goal.id] = Script(dict(work or {}))
         return goal
+
+    def expect(self, goal: Goal, **work: Act) -> None:
+        """Get ready for a goal that the engine itself makes."""
+        self._stage.scripts[goal.id] = Script(work)
 
     def plan(self, *steps: Step, **fields: Any) -> Plan:
         """A plan that is tried quickly, and never hangs."""
@@ -200,6 +214,11 @@ class Bench:
 def work(name: str, *needs: str, prompt: str = "", **fields: Any) -> Step:
     """A step that the script does."""
     return Step(name, "llm", prompt=prompt or f"Do {name}", needs=needs, **fields)
+
+
+def skilled(name: str, skill: str, *needs: str, **fields: Any) -> Step:
+    """A step that needs a skill, and that the script does."""
+    return Step(name, "skill", prompt=f"Do {name}", skill=skill, needs=needs, **fields)
 
 
 def person(name: str, *needs: str, prompt: str = "May it go on?", **fields: Any) -> Step:

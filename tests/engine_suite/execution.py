@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine_suite.bench import Gate, broken, fails_until, holds, name_of, person, states, work
-from satchel.errors import StepFailed
+from engine_suite.bench import (
+    Gate,
+    broken,
+    fails_until,
+    holds,
+    name_of,
+    person,
+    refused,
+    states,
+    work,
+)
+from satchel.errors import InvalidInput, StepFailed
 
 if TYPE_CHECKING:
     from engine_suite.bench import Bench
+    from satchel.goals.model import Work
 
 
 def _earlier(number: int) -> list[str]:
@@ -70,3 +81,15 @@ async def long_error(bench: Bench) -> None:
     assert kept
     assert kept.message.startswith("错 \x00 \x1b x")
     assert len(kept.message) < 100_000
+
+
+async def half_a_character(bench: Bench) -> None:
+    """A lone surrogate is replaced in the message of a failure, and refused in a plan."""
+
+    async def fail(_: Work) -> None:
+        raise ValueError("half \ud83d of it")
+
+    goal = bench.goal(work("a"), work={"a": fail})
+    report = await bench.run(goal, "failed")
+    assert report.steps["a"].error.message == "ValueError: half ? of it"
+    await refused(InvalidInput, bench.engine.submit(bench.goal(work("a", prompt="\ud83d"))))

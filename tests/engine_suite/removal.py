@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -85,3 +87,35 @@ async def forget_large_outputs(bench: Bench) -> None:
     await engine.retry(other.id, from_step="b")
     await bench.finish(other)
     assert bench.script(other).work("b").prompt == _LARGE
+
+
+async def forget_all_that_ended_before(bench: Bench) -> None:
+    """Goals that ended before a moment are found and removed together; others stay."""
+    engine = bench.engine
+    old, again, asks, stopped, late = (
+        bench.goal(work("a")), bench.goal(work("a"), person("ask", "a")),
+        bench.goal(person("ask")), bench.goal(person("ask")), bench.goal(work("a")),
+    )  # fmt: skip
+    await bench.run(old)
+    for goal in (again, asks, stopped):
+        await bench.run(goal, "asking")
+    await engine.answer(again.id, "ask", Answer(value="yes"))
+    await bench.finish(again)
+    await engine.cancel(stopped.id)
+    await bench.finish(stopped, "cancelled")
+    await asyncio.sleep(0.05)
+    moment = time.time()
+    await asyncio.sleep(1.1)  # on SQLite DBOS records only seconds
+    await bench.run(late)
+    await engine.retry(again.id, from_step="a")
+    await bench.finish(again, "asking")
+    ended = await engine.ended_before(moment)
+    mine = {old.id, again.id, asks.id, stopped.id, late.id}
+    assert mine & {*ended} == {old.id, stopped.id}
+    removed = await engine.forget_all([old.id, stopped.id, asks.id, "nobody"])
+    assert {*removed} == {old.id, stopped.id}
+    assert not {*removed} & {*await engine.ended_before(moment)}
+    for goal in (old, stopped):
+        await refused(NotFound, engine.report(goal.id))
+    for goal, state in ((asks, "asking"), (again, "asking"), (late, "done")):
+        assert (await engine.report(goal.id)).state == state

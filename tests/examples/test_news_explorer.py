@@ -88,7 +88,7 @@ def test_a_first_run_reports_and_a_second_one_only_the_news(explore, tmp_path):
     assert server.strangers == []
 
 
-def test_what_strangers_wrote_reaches_the_sub_agent_as_plain_framed_text(explore):
+def test_text_of_others_reaches_the_sub_agent_as_framed_text(explore):
     with NewsSite() as site, loopback(news_model.explore) as server:
         explore(site)
     read = {one.name: one.text for request in server.requests for one in request.results
@@ -267,7 +267,7 @@ def test_a_page_cannot_pose_as_the_system_nor_leave_its_frame(explore):
         ("missing", "HTTP 404"),
     ],
 )
-def test_a_page_that_is_none_is_refused_with_the_reason(explore, kind, words):
+def test_an_address_that_is_no_page_is_refused_with_the_reason(explore, kind, words):
     site = NewsSite(front_page("{site}/hostile/" + kind))
     (said,) = read_pages(explore, site, 4200)
     assert words in said
@@ -285,7 +285,7 @@ def test_a_page_that_drips_is_given_up(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["disguised", "deep", "huge"])
-def test_rubbish_that_calls_itself_a_page_is_survived(explore, kind):
+def test_random_bytes_as_a_page_raise_nothing(explore, kind):
     (said,) = read_pages(explore, NewsSite(front_page("{site}/hostile/" + kind)), 4200)
     assert len(said) < 13_000
 
@@ -304,7 +304,7 @@ def test_rubbish_that_calls_itself_a_page_is_survived(explore, kind):
         "http://",
     ],
 )
-def test_addresses_of_this_machine_and_of_none_are_not_asked(explore, url):
+def test_addresses_of_this_machine_are_not_requested(explore, url):
     (said,) = read_pages(explore, NewsSite(front_page(url)), 4200, private=False)
     assert "cannot be read" in said
     assert "address" in said

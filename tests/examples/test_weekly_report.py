@@ -93,4 +93,4 @@ def test_its_skills_are_good_ones(name):
     from satchel.authoring.check_skill import check_folder
 
     for report in check_folder(os.path.join(HOME, "skills", name)):
-        assert report.failed(strict=True) == []
+        assert report.failures(strict=True) == []

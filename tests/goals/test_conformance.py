@@ -9,12 +9,28 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from engine_suite import answers, execution, outputs, removal, reports, restarts, revisions
+from engine_suite import (
+    answers,
+    begun,
+    cancelling,
+    execution,
+    outputs,
+    races,
+    removal,
+    reports,
+    restarts,
+    revisions,
+    schedules,
+    status,
+    substeps,
+    versions,
+)
 from engine_suite import bench as benches
 from satchel.goals.engines import temporal_worker
 from satchel.goals.engines.dbos import DbosEngine
 from satchel.goals.engines.local import LocalEngine
 from satchel.goals.engines.temporal import TemporalEngine
+from sizes import sized
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -105,8 +121,38 @@ def opened(
 
 @pytest.mark.timeout(90)
 @pytest.mark.parametrize("opened", SUBJECTS, indirect=True, scope="module")
-@pytest.mark.parametrize("case", cases(execution, outputs, answers, revisions, reports, restarts))
+@pytest.mark.parametrize(
+    "case",
+    cases(
+        execution,
+        outputs,
+        answers,
+        begun,
+        cancelling,
+        revisions,
+        reports,
+        status,
+        restarts,
+        substeps,
+        schedules,
+    ),
+)
 def test_the_engine_passes(opened, case):
+    opened.run(case)
+
+
+@pytest.mark.timeout(sized(90, 3600))
+@pytest.mark.parametrize("opened", SUBJECTS, indirect=True, scope="module")
+@pytest.mark.parametrize("case", cases(races))
+def test_changes_race(opened, case):
+    opened.run(case)
+
+
+@pytest.mark.timeout(90)
+@pytest.mark.parametrize("opened", [*SUBJECTS][1:], indirect=True, scope="module")
+@pytest.mark.parametrize("case", cases(versions))
+def test_versions_are_waited_for(opened, case):
+    """The engine `local` has no other workers, and refuses goals that want versions."""
     opened.run(case)
 
 

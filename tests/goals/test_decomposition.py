@@ -88,7 +88,7 @@ def test_the_skills_that_fit_stand_in_the_prompt(satchel):
     assert made.plan.steps[0].skill == "cataloging-apis"
 
 
-def test_words_of_a_skill_leave_their_place_in_no_way(place, satchel):
+def test_text_of_a_skill_cannot_leave_its_frame(place, satchel):
     make_skill(
         place,
         "bad-docs",
@@ -171,7 +171,7 @@ def test_a_tool_that_this_agent_may_not_call_is_not_in_any_plan(place, satchel):
     assert "which does not exist" in problems_of(satchel, plan, session=session)
 
 
-def test_arguments_that_a_tool_lacks_or_does_not_have_are_told(place, satchel):
+def test_missing_and_unknown_arguments_are_errors(place, satchel):
     make_tool_skill(place, "weather", more=CITY)
     row = {"id": "a", "action_type": "tool", "tool": "weather_run"}
     told = problems_of(satchel, {"steps": [{**row, "arguments": {"town": "Ulm"}}]})
@@ -182,7 +182,7 @@ def test_arguments_that_a_tool_lacks_or_does_not_have_are_told(place, satchel):
 
 
 @pytest.mark.parametrize("repairs", [0, 2])
-def test_after_so_many_repairs_it_is_given_up_with_what_is_wrong(satchel, repairs):
+def test_planning_ends_after_the_last_repair_with_the_errors(satchel, repairs):
     planner = Says(*[{"steps": []}] * 9)
     with pytest.raises(ModelFailed, match="no `steps`") as caught:
         asyncio.run(decompose(GOAL, satchel=satchel, planner=planner, repairs=repairs))
@@ -200,7 +200,7 @@ def test_after_so_many_repairs_it_is_given_up_with_what_is_wrong(satchel, repair
         (GOAL, {"inputs": {"a": object()}}),
     ],
 )
-def test_what_makes_no_sense_is_refused_before_a_model_is_asked(satchel, goal, options):
+def test_invalid_options_are_refused_before_a_model_is_asked(satchel, goal, options):
     planner = Says()
     with pytest.raises(InvalidInput):
         asyncio.run(decompose(goal, satchel=satchel, planner=planner, **options))
@@ -224,7 +224,7 @@ def test_the_trace_says_what_was_chosen_and_how_the_plan_came_about(satchel):
 
 
 @pytest.mark.req("C10")
-def test_somebody_may_decide_which_skills_are_named(satchel):
+def test_the_caller_may_choose_the_skills(satchel):
     made, planner = run(satchel, {"steps": [step()]}, use=["making-tea"])
     assert "making-tea" in made.skills
     assert '<skill name="making-tea">' in planner.asked[0].system

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from goal_plans import QUICK, Execution, Runner, dags
 from satchel.errors import InternalError
 from satchel.goals.executor import execute
-from satchel.goals.model import ENDS, Goal, GoalBudget, Plan, Step, StepResult, Usage
-from satchel.goals.plan_checks import needs_of, order
+from satchel.goals.model import FINAL_STEP_STATES, Goal, GoalBudget, Plan, Step, StepResult, Usage
+from satchel.goals.plan_graph import needs_of, order
 
 pytestmark = pytest.mark.timeout(60)  # many examples, and machines that are busy
 
@@ -49,7 +49,7 @@ def test_steps_run_after_all_they_need_and_see_their_outputs(plan, parallel):
 
 
 @given(dags(), st.data())
-def test_whatever_fails_every_step_ends_and_nothing_runs_that_may_not(plan, data):
+def test_after_a_failure_every_step_ends_and_dependents_do_not_run(plan, data):
     policy = data.draw(st.sampled_from(["fail_fast", "continue", "skip_dependents"]))
     bad = set(data.draw(st.lists(st.sampled_from([step.id for step in plan.steps]), max_size=3)))
     steps = [
@@ -59,7 +59,7 @@ def test_whatever_fails_every_step_ends_and_nothing_runs_that_may_not(plan, data
     plan = plan._replace(steps=tuple(steps), on_failure=policy, retry=QUICK._replace(attempts=1))
     report, execution = ran(plan)
     found = states(report)
-    assert set(found.values()) <= ENDS
+    assert set(found.values()) <= FINAL_STEP_STATES
     assert (report.state == "done") == (not bad)
     for step in plan.steps:
         if found[step.id] == "done":
@@ -129,7 +129,7 @@ def test_a_fault_of_the_engine_ends_the_run():
 # --- failures -----------------------------------------------------------------------------
 
 
-def test_fail_fast_lets_nobody_through_who_waits_for_a_place():
+def test_fail_fast_starts_no_waiting_step():
     steps = [Step("bad", prompt="fail"), *(Step(f"s{n}", prompt="wait") for n in range(5))]
     report, execution = ran(plan_of(*steps, parallel=2))
     assert report.state == "failed"
@@ -146,7 +146,7 @@ class Costly(Runner):
 
 
 @pytest.mark.parametrize("budget", [GoalBudget(tokens=150), GoalBudget(cost=0.75)])
-def test_a_budget_lets_nothing_begin_once_it_is_used_up(budget):
+def test_a_used_budget_starts_no_step(budget):
     steps = [Step("s0"), *(Step(f"s{n}", needs=(f"s{n - 1}",)) for n in range(1, 5))]
     plan = plan_of(*steps, budget=budget, on_failure="continue")
     report, execution = ran(plan, Execution(Costly()))
@@ -161,9 +161,9 @@ def test_a_budget_lets_nothing_begin_once_it_is_used_up(budget):
 def test_earlier_runs_count_towards_the_budget():
     plan = plan_of(Step("a"), Step("b", needs=("a",)), budget=GoalBudget(tokens=100))
     known = {"a": StepResult("a", "done", "x", usage=Usage(1, 60, 40))}
-    report, execution = ran(plan, Execution(Costly()), known=known)
+    report, execution = ran(plan, Execution(Costly()), known_results=known)
     assert (report.state, execution.runner.began) == ("failed", [])
-    again, _ = ran(plan, known=report.steps)
+    again, _ = ran(plan, known_results=report.steps)
     assert (again.state, again.reason) == (report.state, report.reason)
 
 
@@ -176,9 +176,9 @@ def test_a_budget_of_seconds_does_not_count_people():
         "a": StepResult("a", "done", "x", started=100, seconds=4),
         "h": StepResult("h", "done", "x", started=104, seconds=10_000),
     }
-    assert ran(plan, known=known)[0].state == "done"
+    assert ran(plan, known_results=known)[0].state == "done"
     known["a"] = known["a"]._replace(seconds=5)
-    report, _ = ran(plan, known=known)
+    report, _ = ran(plan, known_results=known)
     assert (report.state, report.reason) == ("failed", "The budget of 5 s is used up")
 
 
@@ -216,7 +216,7 @@ async def test_cancelling_a_run_ends_all_of_it(after):
 # --- texts ---------------------------------------------------------------------------------
 
 
-def test_whatever_breaks_inside_of_a_step_fails_it():
+def test_an_exception_inside_a_step_fails_it():
     report, _ = ran(plan_of(Step("h", "human", prompt="{{inputs.none}}")))
     assert report.state == "failed"
     assert report.steps["h"].error.code == "MISSING_INPUT"

@@ -64,7 +64,7 @@ def test_it_agrees_with_jsonschema(value, schema):
      {"minimum": float("nan")}, {"required": [{"a": 1}]},
      {"enum": 1}, {"items": {"maxLength": []}}],
 )  # fmt: skip
-def test_what_is_no_schema_is_said(schema):
+def test_an_invalid_schema_is_an_error(schema):
     assert fault(schema)
 
 

@@ -5,12 +5,24 @@ from __future__ import annotations
 import pytest
 
 from satchel.errors import InvalidInput
-from satchel.goals.model import Goal, GoalBudget, Plan, Retry, Step
-from satchel.goals.plan_checks import RULES, check, order, require_valid
+from satchel.goals.model import (
+    Condition,
+    ForEach,
+    Goal,
+    GoalBudget,
+    Notify,
+    Plan,
+    Retry,
+    Step,
+)
+from satchel.goals.plan_checks import check, require_valid
+from satchel.goals.plan_graph import order
+from satchel.goals.plan_rules import RULES
 
 pytestmark = pytest.mark.timeout(60)  # many examples, and machines that are busy
 
 OK = Step("ok", prompt="do it")
+EACH = ForEach([1])
 
 
 def found(*steps: Step, **plan) -> list[tuple[str, str]]:
@@ -34,6 +46,42 @@ CASES = [
     ("no-prompt", only(Step("a")), "`a` has no `prompt`"),
     ("no-prompt", only(Step("h", "human", prompt="  ")), "`h` has no `prompt`"),
     ("range", only(Step("a", prompt="p" * 200_001)), "`prompt` of step `a` is `200001`"),
+    ("odd-field", only(Step("a", prompt="p", deadline=3.0)), "`llm`, which has no `deadline`"),
+    ("odd-field", only(Step("h", "human", prompt="p", for_each=EACH)), "which has no `for_each`"),
+    ("range", only(Step("h", "human", prompt="p", deadline=0)), "`deadline` of step `h` is `0`"),
+    (
+        "bad-default",
+        only(Step("h", "human", prompt="p", deadline=1, default="x", output={"type": "integer"})),
+        "must be integer",
+    ),
+    ("no-items", only(Step("a", prompt="p", for_each=ForEach(""))), "no `for_each.items`"),
+    ("bad-choice", only(Step("a", prompt="p", for_each=ForEach("a, b"))), "is `a, b`"),
+    ("range", only(Step("a", prompt="p", for_each=ForEach([], most=0))), "`for_each.most`"),
+    (
+        "range",
+        only(
+            *(
+                Step(f"s{n}", prompt="p", for_each=EACH._replace(items="{{inputs.x}}", most=999))
+                for n in range(2)
+            ),
+            inputs={"x": []},
+        ),
+        "`steps` of the plan",
+    ),
+    ("missing-input", only(Step("a", prompt="p", for_each=ForEach("{{inputs.x}}"))), "uses `x`"),
+    ("bad-reference", only(Step("a", prompt="{{item}}")), "`{{item}}`, which means nothing"),
+    (
+        "unknown-field",
+        only(Step("a", prompt="p", for_each=EACH), Step("b", prompt="{{steps.a.output.name}}")),
+        "a.output.name",
+    ),
+    ("no-comparison", only(Step("a", prompt="p", when=Condition(1))), "no `when.equals"),
+    ("unknown-step", only(Step("a", prompt="p", when=Condition("{{steps.x.output}}", 1))), "`x`"),
+    ("no-notify-key", only(OK, notify=Notify("https://x.y", "")), "no `notify.secret`"),
+    ("bad-choice", only(OK, notify=Notify("http://x.y", "S")), "`notify.url` of the plan is `…`"),
+    ("bad-choice", only(OK, notify=Notify("https://u:pw@x.y", "S")), "is `…`"),
+    ("bad-choice", only(OK, notify=Notify("https://x.y", "s3cr3t!")), "`notify.secret` of the"),
+    ("bad-choice", only(OK, notify=Notify("https://x.y", "S", ("end",))), "is `end`"),
     ("no-skill", only(Step("a", "skill", prompt="p")), "has no `skill`"),
     ("no-tool", only(Step("a", "tool")), "has no `tool`"),
     ("odd-field", only(Step("a", prompt="p", tool="t")), "`llm`, which has no `tool`"),
@@ -60,13 +108,17 @@ CASES = [
 
 
 @pytest.mark.parametrize(("code", "problem", "words"), CASES, ids=lambda one: str(one)[:30])
-def test_each_slip_is_named(code, problem, words):
+def test_each_error_of_a_plan_is_named(code, problem, words):
     assert problem.code == code
     assert words in problem.message
     assert problem.hint
     message, hint = problem.for_model()
     assert (message, hint) == (problem.message, problem.hint)
     assert problem.severity == RULES[code].severity
+
+
+def test_a_step_with_a_skill_needs_no_prompt():
+    assert check(Plan(goal="g", steps=(Step("a", "skill", skill="greet"),))) == []
 
 
 def test_a_circle_is_shown():
@@ -81,7 +133,7 @@ def test_a_circle_is_shown():
     assert ("unknown-need", "d") in told
 
 
-def test_what_is_not_here_is_said_with_what_may_be_meant():
+def test_unknown_names_have_a_suggestion():
     step = Step("a", "skill", prompt="p", skill="cataloging-api")
     problem = only(step, skills=["cataloging-apis", "other"])
     assert problem.code == "unknown-skill"
@@ -115,7 +167,7 @@ def test_a_goal_has_a_name_that_files_and_workflows_can_have(name):
         require_valid(Goal(name, Plan("g", (OK,))))
 
 
-def test_one_error_says_them_all():
+def test_one_exception_lists_all_errors():
     steps = tuple(Step(f"s{n}") for n in range(12))
     with pytest.raises(InvalidInput) as caught:
         require_valid(Goal("g", Plan("", steps)))

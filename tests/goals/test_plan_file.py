@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from goal_plans import dags
 from satchel.errors import InvalidInput, NotFound
-from satchel.goals.model import GoalBudget, Plan, Retry, Step
+from satchel.goals.model import Condition, ForEach, GoalBudget, Notify, Plan, Retry, Step
 from satchel.goals.plan_file import plan_schema, read_plan, write_plan
 from satchel.skill.yaml_reader import read_document
 
@@ -87,7 +87,35 @@ def test_it_is_written_as_people_write_it(tmp_path):
     assert write_plan(read_plan(path)[0]) == text
 
 
-def test_slips_are_told_with_their_lines():
+def test_lists_conditions_deadlines_and_notifications_are_read():
+    text = (
+        "goal: g\n"
+        "notify: {url: 'https://example.com/x', secret: HOOK, events: [failed]}\n"
+        "steps:\n"
+        "  - id: each\n"
+        "    prompt: '{{item.name}}'\n"
+        "    for_each: {items: [{name: a}, {name: b}], failures: 1}\n"
+        "  - id: ask\n"
+        "    action_type: human\n"
+        "    prompt: '{{steps.each.output.0}}?'\n"
+        "    when: {value: '{{steps.each.output.1}}', differs: ''}\n"
+        "    deadline: 60\n"
+        "    default: later\n"
+    )
+    plan, problems = read_plan(text)
+    assert problems == []
+    assert plan.notify == Notify("https://example.com/x", "HOOK", ("failed",))
+    each, ask = plan.steps
+    assert each.for_each == ForEach([{"name": "a"}, {"name": "b"}], failures=1)
+    assert ask.when == Condition("{{steps.each.output.1}}", differs="")
+    assert (ask.deadline, ask.default) == (60.0, "later")
+    assert read_plan(write_plan(plan)) == (plan, [])
+    _, problems = read_plan(text.replace("failures: 1", "failures: many, mots: 2"))
+    assert {problem.code for problem in problems} == {"wrong-type", "unknown-key"}
+    assert {problem.line for problem in problems} == {6}
+
+
+def test_errors_name_their_lines():
     plan, problems = read_plan(
         "goal: g\n"
         "stepz: 1\n"
@@ -131,13 +159,13 @@ def test_slips_are_told_with_their_lines():
         ('{"goal": "g", "goal": "h", "steps": [{"id": "a", "prompt": "p"}]}', "key-twice"),
     ],
 )
-def test_what_is_no_plan_is_said(text, code):
+def test_a_file_that_is_no_plan_is_an_error(text, code):
     _, problems = read_plan(text)
     assert [problem.code for problem in problems] == [code]
     assert problems[0].message
 
 
-def test_files_that_cannot_be_read_are_said(tmp_path):
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path):
     with pytest.raises(NotFound, match="There is no `"):
         read_plan(tmp_path / "gone.yaml")
     (tmp_path / "latin.yaml").write_bytes(b"goal: \xff\xfe\n")
@@ -211,7 +239,7 @@ KEYS = [
         st.sampled_from(["goal", "inputs", "budget", "parallel", "retry", "timeout", "odd"]), ODD
     ),
 )
-def test_whatever_a_file_says_is_read_or_told(step, more):
+def test_any_file_is_read_or_refused(step, more):
     text = json.dumps({"goal": "g", **more, "steps": [{"id": "a", "prompt": "x"}, step]})
     _, found = read_plan(text)
     for problem in found:

@@ -68,7 +68,7 @@ def test_two_processes_never_exceed_five_a_second_and_three_at_once(shared):
 
 
 @pytest.mark.timeout(60)
-def test_who_is_killed_frees_its_place(shared):
+def test_a_killed_process_frees_its_slot(shared):
     limit = Limit(at_once=1)
     with Provider((9.0, 9.0)) as provider:
         holder = client(shared, limit, provider.port, 1)
@@ -126,7 +126,7 @@ async def test_a_busy_event_loop_does_not_exceed_a_limit(tmp_path):
 
 
 @pytest.mark.parametrize("limit", [Limit(per_second=0), Limit(at_once=0), Limit(-1.0)])
-def test_a_limit_that_lets_nobody_through_is_refused(limit, tmp_path):
+def test_a_limit_that_allows_no_request_is_refused(limit, tmp_path):
     async def scene() -> None:
         async with SharedLimiter({"m": limit}, str(tmp_path / "limits.db")).slot("m"):
             pass
@@ -140,7 +140,7 @@ def test_a_limit_that_lets_nobody_through_is_refused(limit, tmp_path):
     ("user", "said"),
     [("stranger:secret@", 'role "…" does not exist'), ("poor@", "permission denied")],
 )
-def test_what_the_server_refuses_is_said_at_once(user, said, server):
+def test_a_refusal_of_the_server_is_an_error_at_once(user, said, server):
     url = server.database()
     if user == "poor@":
         with psycopg.connect(url, autocommit=True) as connection:

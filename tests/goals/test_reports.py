@@ -79,7 +79,7 @@ def test_results_and_reports_come_back(found, plan):
 
 
 @pytest.mark.parametrize("packed", [None, [], "x", {}])
-def test_what_is_no_record_is_said(packed):
+def test_an_invalid_record_is_an_error(packed):
     with pytest.raises(InvalidInput):
         unpack(StepResult, packed)
 

@@ -12,8 +12,7 @@ from satchel.goals import artifacts
 from satchel.goals.artifacts import FolderArtifacts, load, reference
 from satchel.goals.engines.local import LocalEngine
 from satchel.goals.model import Done, Goal, GoalBudget, Plan, Retry, Step, StepCall, Usage
-from satchel.goals.step_runner import StepContext, perform
-from satchel.goals.step_timer import attach_usage, paused, running
+from satchel.goals.step_runner import StepContext, attach_usage, paused, perform, running
 
 pytestmark = pytest.mark.timeout(60)  # many examples, and machines that are busy
 
@@ -66,7 +65,7 @@ def test_a_step_gives_its_output():
         (TypeError("not a text"), "EXECUTION_ERROR"),
     ],
 )
-def test_what_another_try_would_not_cure_is_not_tried_again(exc, code):
+def test_permanent_errors_are_not_retried(exc, code):
     result, runner = done(exc)
     assert (result.state, result.attempts, result.error.code) == ("failed", 1, code)
     assert len(runner.work) == 1
@@ -83,7 +82,7 @@ def test_a_runner_that_cancels_itself_has_failed(waits):
     assert (result.state, result.attempts) == ("done", 2)
 
 
-def test_what_the_step_promised_is_checked():
+def test_the_output_is_checked_against_its_schema():
     step = Step("a", prompt="p", output={"type": "object", "required": ["x"]})
     result, _ = done({}, {"x": 1}, step=step)
     assert (result.state, result.output, result.attempts) == ("done", {"x": 1}, 2)
@@ -91,12 +90,12 @@ def test_what_the_step_promised_is_checked():
 
 
 @pytest.mark.parametrize("output", [object(), {1, 2}, float("nan"), {"x": float("inf")}, b"x"])
-def test_what_json_cannot_say_is_no_output(output):
+def test_a_value_that_is_no_json_is_no_output(output):
     result, _ = done(output)
     assert (result.error.code, result.attempts) == ("INVALID_OUTPUT", 1)
 
 
-def test_what_cannot_be_filled_fails_before_the_runner_hears_of_it():
+def test_a_template_that_cannot_be_filled_fails_before_the_runner():
     result, runner = done(step=Step("a", prompt="{{inputs.x}}"))
     assert (result.state, result.error.code, result.attempts) == ("failed", "MISSING_INPUT", 0)
     gone = {artifacts.KEY: "0" * 64}
@@ -177,7 +176,7 @@ def test_waiting_for_a_rate_limit_does_not_count_but_work_does(works, state):
     assert (result.state, result.seconds < 10) == (state, True)
 
 
-def test_what_cancelled_tries_took_counts_in_the_goal():
+def test_usage_of_cancelled_attempts_counts():
     class Two:
         async def run(self, work):
             if work.step.id == "bad":
@@ -255,7 +254,7 @@ async def test_a_damaged_file_is_refused_and_healed_by_doing_the_step_again(stor
 
 
 @pytest.mark.parametrize("goal", ["", "..", "../x", "a/b", ".", "a\0b", "é", "/"])
-async def test_what_is_no_goal_is_no_path(store, tmp_path, goal):
+async def test_an_invalid_goal_name_is_no_path(store, tmp_path, goal):
     outside = tmp_path / "keep"
     outside.write_text("kept")
     for name in (f"{goal}/{'0' * 64}", f"one/{goal}", goal):

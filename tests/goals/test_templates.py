@@ -54,7 +54,7 @@ def test_texts_are_filled(text, filled):
     assert fill(text, VALUES) == filled
 
 
-def test_what_is_missing_fails_for_good():
+def test_a_missing_value_fails_permanently():
     for text in ("{{inputs.no}}", "{{steps.no.output}}", "{{steps.two.output.rows.9}}",
                  "{{steps.one.output.field}}", "{{steps.two.output.rows.n}}"):  # fmt: skip
         with pytest.raises(StepFailed) as caught:
@@ -85,7 +85,7 @@ def test_an_output_is_never_read_as_a_template(output):
     assert fill("[{{steps.a.output}}|{{inputs.x}}]", values) == f"[{hostile}|{hostile}]"
 
 
-def test_what_is_put_in_has_a_bound():
+def test_inserted_text_is_limited():
     values = TemplateValues({"x": "a" * 1_000_000}, {})
     assert len(fill("{{inputs.x}}" * 4, values)) == MAX_INSERTED_CHARS
     for text in ("{{inputs.x}}" * 5, "{{inputs.x}}" * 10_000):

@@ -1,7 +1,8 @@
 """Hostile zips, made by hand: no library writes what these contain.
 
-`ZIPS` names each with the rule that must refuse it. `Zip` writes every field of the format as it is
-told to, so that a header can lie about anything.
+`ZIPS` names each with the rule that must refuse it, or as `ACCEPTED` where every reader finds the
+same files. `Zip` writes every field of the format as it is told to, so that a header can lie about
+anything.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 SKILL = b"---\nname: bad\ndescription: Helps.\n---\n\nDo it.\n"
 FILE = 0o100644 << 16
 UTF8 = 0x0800
+ACCEPTED = "accepted"
 
 
 class Case(NamedTuple):
@@ -207,6 +209,13 @@ def _too_many() -> bytes:
     return made.bytes()
 
 
+def _huge_directory() -> bytes:
+    """More rows than are ever parsed, of one entry."""
+    made = Zip()
+    made.rows *= 200_000
+    return made.bytes(here=1, count=1)
+
+
 def _long_names() -> bytes:
     made = Zip()
     for number in range(600):
@@ -273,13 +282,13 @@ FORMS: dict[str, tuple[str, Any]] = {
     # Features.
     "a password": ("encrypted", Zip().add("s/a", flags=1)),
     "strong encryption": ("encrypted", Zip().add("s/a", flags=0x41)),
-    "a password in the second header": ("encrypted", Zip().add("s/a", local={"flags": 1})),
+    "a password in the second header": ("header-differs", Zip().add("s/a", local={"flags": 1})),
     "encryption by AES": ("encrypted", Zip().add("s/a", extra=pack("<HH7x", 0x9901, 7))),
     "method AES": ("encrypted", Zip().add("s/a", b"x", method=99)),
     "method bzip2": ("method", Zip().add("s/a", method=12)),
     "method lzma": ("method", Zip().add("s/a", method=14)),
     "method zstd": ("method", Zip().add("s/a", method=93)),
-    "patched data": ("zip-flags", Zip().add("s/a", flags=0x20)),
+    "patched data": ("damaged", Zip().add("s/a", flags=0x20)),
     "another disk": ("multi-part", Zip().add("s/a", disk=1)),
     # Content.
     "a wrong checksum": ("damaged", Zip().add("s/a", crc=7)),
@@ -289,18 +298,18 @@ FORMS: dict[str, tuple[str, Any]] = {
         Zip().add("s/a", b"abc" * 99, method=8, packed=deflate(b"abc" * 99)[:-3]),
     ),
     "more than declared": (
-        "size-differs",
+        "damaged",
         Zip().add("s/a", b"", method=8, packed=deflate(bytes(50_000)), size=10, crc=0),
     ),
-    "less than declared": ("size-differs", Zip().add("s/a", b"x", method=8, size=500)),
-    "stored in another size": ("size-differs", Zip().add("s/a", b"x", size=2)),
+    "less than declared": ("truncated", Zip().add("s/a", b"x", method=8, size=500)),
+    "stored in another size": ("truncated", Zip().add("s/a", b"x", size=2)),
     "bytes behind deflate": (
-        "hidden-data",
+        ACCEPTED,
         Zip().add("s/a", b"abc", method=8, packed=deflate(b"abc") + b"evil"),
     ),
     # Two stories.
-    "another name inside": ("header-differs", Zip().add("s/a", local={"name": b"s/b"})),
-    "another length of name": ("header-differs", Zip().add("s/a", local={"name": b"s/abc"})),
+    "another name inside": ("damaged", Zip().add("s/a", local={"name": b"s/b"})),
+    "another length of name": ("damaged", Zip().add("s/a", local={"name": b"s/abc"})),
     "another method inside": ("header-differs", Zip().add("s/a", local={"method": 8})),
     "another size inside": ("header-differs", Zip().add("s/a", local={"size": 9})),
     "another checksum inside": ("header-differs", Zip().add("s/a", local={"crc": 9})),
@@ -311,7 +320,7 @@ FORMS: dict[str, tuple[str, Any]] = {
         "header-differs",
         Zip().add("s/a", b"abc", tail=_descriptor(b"abc", crc=5), **_D),
     ),
-    "a descriptor that is missing": ("header-differs", Zip().add("s/a", b"abc", **_D)),
+    "a descriptor that is missing": ("hidden-data", Zip().add("s/a", b"abc", **_D)),
     "an entry that is not there": ("overlap", Zip().add("s/a", at=10)),
     "an entry beyond the end": ("hidden-data", Zip(skill=False).add("s/a", b"x", at=0xFFFFFFF0)),
     # Where things lie.
@@ -323,28 +332,28 @@ FORMS: dict[str, tuple[str, Any]] = {
         "hidden-data",
         Zip(skill=False).add("s/SKILL.md", SKILL, gap=b"PK\3\4" + b"#!/bin/sh\n"),
     ),
-    "bytes before the end record": ("hidden-data", lambda: _PLAIN.bytes(between=b"evil")),
+    "bytes before the end record": ("damaged", lambda: _PLAIN.bytes(between=b"evil")),
     "bytes behind the end": ("trailing-data", lambda: _PLAIN.bytes(after=b"evil")),
-    "an end in the comment": ("zip-end", lambda: _PLAIN.bytes(comment=Zip().bytes())),
+    "an end in the comment": ("hidden-data", lambda: _PLAIN.bytes(comment=Zip().bytes())),
     "an end record in the comment": (
-        "zip-end",
+        "hidden-data",
         lambda: _PLAIN.bytes(comment=b"PK\5\6" + bytes(30)),
     ),
-    "no end": ("truncated", lambda: _PLAIN.bytes()[:-30]),
-    "cut in the middle": ("truncated", lambda: _PLAIN.bytes()[:90]),
-    "a directory too short": ("zip-end", lambda: _PLAIN.bytes(start=len(_PLAIN.body) + 9)),
-    "fewer than declared": ("zip-count", lambda: _PLAIN.bytes(here=3, count=3)),
-    "more than it declares": ("hidden-data", lambda: _PLAIN.bytes(here=1, count=1)),
+    "no end": ("damaged", lambda: _PLAIN.bytes()[:-30]),
+    "cut in the middle": ("damaged", lambda: _PLAIN.bytes()[:90]),
+    "a directory too short": ("hidden-data", lambda: _PLAIN.bytes(start=len(_PLAIN.body) + 9)),
+    "fewer than declared": ("multi-part", lambda: _PLAIN.bytes(here=3, count=3)),
+    "more than it declares": ("multi-part", lambda: _PLAIN.bytes(here=1, count=1)),
     "part of a set": ("multi-part", lambda: _PLAIN.bytes(disk=1)),
     "half of the entries elsewhere": ("multi-part", lambda: _PLAIN.bytes(here=1)),
     "a set's first part": ("unsupported-format", lambda: b"PK\7\x08" + _PLAIN.bytes()),
     # zip64 and additional fields.
-    "zip64 in the end record": ("zip64", lambda: _PLAIN.bytes(here=0xFFFF, count=0xFFFF)),
-    "zip64 in front of the end": ("zip64", lambda: _PLAIN.bytes(between=b"PK\6\7" + bytes(16))),
-    "zip64 in a comment": ("zip64", Zip().add("s/a", comment=b"PK\6\7" + bytes(16))),
-    "zip64 in an entry": ("zip64", Zip().add("s/a", b"x", size=0xFFFFFFFF)),
-    "zip64 in a field": ("zip64", Zip().add("s/a", extra=pack("<HHQ", 1, 8, 5))),
-    "a field that is cut off": ("zip-extra", Zip().add("s/a", extra=b"\x01\x02\x63\x00ab")),
+    "zip64 in the end record": ("multi-part", lambda: _PLAIN.bytes(here=0xFFFF, count=0xFFFF)),
+    "zip64 in front of the end": ("damaged", lambda: _PLAIN.bytes(between=b"PK\6\7" + bytes(16))),
+    "zip64 in a comment": (ACCEPTED, Zip().add("s/a", comment=b"PK\6\7" + bytes(16))),
+    "zip64 in an entry": ("too-large", Zip().add("s/a", b"x", size=0xFFFFFFFF)),
+    "zip64 in a field": (ACCEPTED, Zip().add("s/a", extra=pack("<HHQ", 1, 8, 5))),
+    "a field that is cut off": ("damaged", Zip().add("s/a", extra=b"\x01\x02\x63\x00ab")),
     # Other files.
     "zstd": ("unsupported-format", lambda: b"\x28\xb5\x2f\xfd" + bytes(99)),
     "7z": ("unsupported-format", lambda: b"7z\xbc\xaf\x27\x1c" + bytes(99)),
@@ -360,16 +369,17 @@ FORMS: dict[str, tuple[str, Any]] = {
     ),
     "fifty thousand and one": ("too-many-files", _too_many),
     "long paths of many folders": ("names-too-large", _long_names),
+    "two hundred thousand rows": ("names-too-large", _huge_directory),
     "a skill too large": ("too-large", lambda: _dense(68)),
     "a skill of too many files": ("too-many-files", _crowd),
 }
 
 
-def _form(what: Any) -> Callable[[str], str]:
+def form(what: Any) -> Callable[[str], str]:
     return _zip(what.bytes() if isinstance(what, Zip) else what)
 
 
 ZIPS = [
     *(Case(f"zip: {what}", rule, _named(name)) for what, (rule, name) in NAMES.items()),
-    *(Case(f"zip: {what}", rule, _form(made)) for what, (rule, made) in FORMS.items()),
+    *(Case(f"zip: {what}", rule, form(made)) for what, (rule, made) in FORMS.items()),
 ]

@@ -178,7 +178,7 @@ def test_links_out_of_an_untrusted_place_are_refused(root, tmp_path):
     assert [problem.code for problem in snapshot.problems].count("outside-root") == 2
 
 
-def test_depth_and_count_are_bounded_and_said(tmp_path):
+def test_depth_and_count_are_limited_and_reported(tmp_path):
     deep = tmp_path / "deep"
     make_skill(deep, "/".join("abcdefgh") + "/skill")
     make_skill(deep, "a/b/fine")

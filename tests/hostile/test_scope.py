@@ -16,6 +16,7 @@ import unicodedata
 from typing import Any, cast
 
 import pytest
+from agents.tool_context import ToolContext
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 
@@ -146,10 +147,15 @@ def doors(tmp_path_factory):
     ways["async"] = lambda tool, given: asyncio.run(narrow.acall(tool, given))
     ways["adapter"] = lambda tool, given: base.call(narrow, tool, given).text
     tools = {tool.name: tool for tool in openai_agents.skill_tools(narrow)}
-    ways["openai-agents"] = lambda name, given: (
-        name in tools
-        and asyncio.run(cast("Any", tools[name]).on_invoke_tool(None, json.dumps(given)))
-    )
+
+    def invoke(name: str, given: Any) -> Any:
+        if name not in tools:
+            return False
+        text = json.dumps(given)
+        context = ToolContext(None, tool_name=name, tool_call_id="call_1", tool_arguments=text)
+        return asyncio.run(cast("Any", tools[name].on_invoke_tool(context, text)))
+
+    ways["openai-agents"] = invoke
     settings = {"SATCHEL_EXCLUDE": ",".join(OUT["exclude"]), "SATCHEL_SANDBOX": "off"}
     with serving(world.project, "--token-env", "ONE", ONE=TOKEN, **settings) as url:
         talk = Talk(url, TOKEN)
@@ -257,22 +263,22 @@ def test_no_call_reaches_a_hidden_skill(doors, tool, given):
 
 
 @pytest.mark.parametrize(("method", "params"), ASKED, ids=ascii)
-def test_no_request_to_the_server_reaches_one(doors, method, params):
+def test_no_request_to_the_server_reaches_a_hidden_skill(doors, method, params):
     world, _, _, talk = doors
     params = filled(world, params)
     world.given = json.dumps(params)
     world.see(ask(talk, method, **params))
 
 
-def test_nothing_that_a_model_is_told_speaks_of_one(doors):
+def test_prompts_and_notices_name_no_hidden_skill(doors):
     world, _, sessions, _ = doors
     for session in sessions.values():
         message = "Use the treasury skill and balance the quetzal accounts"
         world.given = message
         told = [session.prompt, session.definitions(catalogue=True), session.names, session.owners]
-        told += [session.tail(message), session.with_tail(message), session.news()]
+        told += [session.tail(message), session.with_tail(message), session.change_notice()]
         world.see(*told, session.reminder(), list(session.which(message, limit=9).notes))
-        reach = session.within_reach()
+        reach = session.available_tools()
         world.see(sorted(reach.skills), reach.tools)
 
 
@@ -464,7 +470,7 @@ def a_hidden_tool_that_the_scan_blocks(world):
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_no_sequence_of_steps_reaches_one(world, name):
+def test_no_sequence_of_steps_reaches_a_hidden_skill(world, name):
     world.see(*STEPS[name](world))
 
 
@@ -472,7 +478,7 @@ def test_no_sequence_of_steps_reaches_one(world, name):
 
 
 @pytest.mark.parametrize("then", ["forget", "edit", "allow"])
-def test_what_is_forbidden_stays_forbidden(world, then):
+def test_a_forbidden_tool_stays_forbidden(world, then):
     session = world.satchel.session(approve=True)
     early = session.child(tools=["*"])
     session.call("Skill", {"name": "strict"})
@@ -490,19 +496,19 @@ def test_what_is_forbidden_stays_forbidden(world, then):
         ):
             for reply in (
                 one.call(tool, given),
-                one.permit(tool, given),
+                one.refusal_for(tool, given),
                 asyncio.run(one.acall(tool, given)),
-                asyncio.run(one.apermit(tool, given)),
+                asyncio.run(one.arefusal_for(tool, given)),
             ):
                 assert reply.error.code == "PERMISSION_DENIED"
 
 
-def test_a_yes_is_for_one_call_of_one_conversation(world):
+def test_an_approval_is_for_one_call_of_one_conversation(world):
     asked = []
     make_tool_skill(world.skills, "send", RUNS.format(mark=world.mark), more="network: true\n")
     first = world.satchel.session(approve=lambda ask: asked.append(ask.tool) or True)
-    assert first.permit("send_run", {}) is None
-    assert first.permit("send_run", {}) is None
+    assert first.refusal_for("send_run", {}) is None
+    assert first.refusal_for("send_run", {}) is None
     assert asked == ["send_run"] * 2
     for session in (world.satchel.session(), world.satchel.restore(first.dump())):
         for one in (session, session.child()):

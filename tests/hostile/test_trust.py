@@ -360,7 +360,7 @@ def test_the_same_folder_is_used_after_a_yes(world):
 
 
 @pytest.mark.parametrize("swap", ["skill", "skills", "project"])
-def test_what_is_swapped_after_the_look_is_not_used(world, swap):
+def test_a_skill_swapped_after_the_scan_is_not_used(world, swap):
     evil(world / "cloned/skills", "good")
     satchel = opened(world / "mine")
     skill = satchel.get_skill("good")
@@ -415,13 +415,13 @@ def test_a_lockfile_accepts_no_risk_for_the_user(world):
     lock.write_bytes(render_lock({"evil": entry._replace(scan=verdict)}))
     store = opened(world / "mine").store()
     with store.plan_rename("evil", "other") as plan:
-        store.carry_out(plan)
+        store.apply(plan)
     assert "curl" not in told(opened(world / "mine"))
 
 
 @pytest.mark.timeout(10)
 @pytest.mark.parametrize("path", [".agents/satchel.lock", ".agents/.satchel/journal.json"])
-def test_a_pipe_makes_nobody_wait(world, path):
+def test_a_pipe_does_not_block(world, path):
     make_skill(world / "mine/.agents/skills", "a")
     (world / "mine" / path).parent.mkdir(exist_ok=True)
     os.mkfifo(world / "mine" / path)

@@ -56,12 +56,12 @@ class Victim:
     def add(self, name: str):
         store = self.store
         with store.plan_add(name, "Helps with things. Use for things.") as plan:
-            return store.carry_out(plan)
+            return store.apply(plan)
 
     def remove(self, name: str):
         store = self.store
         with store.plan_remove([name]) as plan:
-            return store.carry_out(plan)
+            return store.apply(plan)
 
     def hostile_journal(self, *, number: int = 7, scope=None) -> bytes:
         """A journal that would replace `foo` and the lockfile, with what it would put there."""
@@ -88,24 +88,6 @@ def victim(tmp_path, monkeypatch):
 
 
 # --- a whole work area that came with a project --------------------------------------------
-
-
-def test_a_work_area_of_another_owner_is_neither_believed_nor_changed(victim):
-    make_skill(victim.skills, "foo", "Mine. Use for mine.", body="Mine.\n")
-    before = digest_at(str(victim.skills / "foo"))
-    data = victim.hostile_journal()
-    (victim.work / "journal.json").write_bytes(data)
-    assert pending_changes(victim.scope.root, victim.scope.marks) == {}
-    assert history(victim.scope) == []
-    assert recover(victim.scope) == []
-    for deed in (lambda: victim.add("other"), lambda: victim.remove("foo"), victim.store.undo):
-        with pytest.raises(AccessDenied, match="another user made it or it came with"):
-            deed()
-    assert digest_at(str(victim.skills / "foo")) == before
-    assert read_lock(victim.scope.lock) == {}
-    assert (victim.work / "journal.json").read_bytes() == data
-    shutil.rmtree(victim.work)
-    assert victim.add("other").repaired == ()
 
 
 def test_a_work_area_of_another_user_is_refused_until_it_is_renamed(victim, monkeypatch):
@@ -204,7 +186,7 @@ def test_a_copy_and_its_original_go_separate_ways(victim):
     assert [entry.ids for entry in victim.store.history()] == [("bar",), ("foo",)]
 
 
-def _plant(victim, owner: str) -> None:
+def _plant(victim, owner: str | None) -> None:
     """A work area in a clone, with a journal and a history that its author wrote."""
     data = victim.hostile_journal()
     for name in ("history/1/old/foo", "base", "trash"):
@@ -212,7 +194,8 @@ def _plant(victim, owner: str) -> None:
     (victim.work / "history/1/old/foo/SKILL.md").write_text("---\nname: foo\n---\nEvil.\n")
     (victim.work / "history/1/entry.json").write_bytes(data)
     (victim.work / "journal.json").write_bytes(data)
-    (victim.work / "owner").write_text(owner)
+    if owner is not None:
+        (victim.work / "owner").write_text(owner)
 
 
 def _owner_file_of(victim, name: str) -> str:
@@ -226,6 +209,7 @@ def _owner_file_of(victim, name: str) -> str:
 
 
 FORGED_OWNERS = {
+    "none": None,
     "empty": lambda _: "",
     "made up": lambda _: "0" * 32 + "\n",
     "made up with a path": lambda _: "0" * 32 + ' "/home/user/project/.agents/.satchel"\n',
@@ -245,16 +229,22 @@ FORGED_OWNERS = {
 def test_a_planted_work_area_is_not_adopted(victim, forge):
     make_skill(victim.skills, "foo", "Mine. Use for mine.", body="Mine.\n")
     before = digest_at(str(victim.skills / "foo"))
-    _plant(victim, forge(victim))
+    _plant(victim, forge and forge(victim))
+    journal = (victim.work / "journal.json").read_bytes()
     assert victim.store.history() == []
+    assert pending_changes(victim.scope.root, victim.scope.marks) == {}
+    assert recover(victim.scope) == []
     for deed in (lambda: victim.add("other"), lambda: victim.remove("foo"), victim.store.undo):
         with pytest.raises(AccessDenied, match="another user made it or it came with"):
             deed()
     assert digest_at(str(victim.skills / "foo")) == before
     assert read_lock(victim.scope.lock) == {}
+    assert (victim.work / "journal.json").read_bytes() == journal
+    shutil.rmtree(victim.work)
+    assert victim.add("other").repaired == ()
 
 
-def test_an_adopted_work_area_lends_nothing_to_what_its_author_adds(victim):
+def test_an_adopted_work_area_gives_no_trust_to_added_files(victim):
     """The worst case: the clone has a genuine owner file of this user, copied from elsewhere."""
     make_skill(victim.skills, "foo", "Mine. Use for mine.", body="Mine.\n")
     before = digest_at(str(victim.skills / "foo"))
@@ -334,7 +324,7 @@ def test_links_in_a_work_area_of_another_owner_are_not_touched(victim):
 # --- files that a pull put into our own ----------------------------------------------------
 
 
-def test_a_pull_puts_files_into_our_own_area_and_they_are_not_believed(victim):
+def test_files_that_a_pull_puts_into_the_work_area_are_not_trusted(victim):
     """The case that a mark alone does not cover: git adds to what is ignored, and overwrites it."""
     upstream, evil = victim.base / "upstream.git", victim.base / "evil"
 
@@ -402,18 +392,6 @@ def test_a_seal_of_another_file_or_place_does_not_fit(victim):
         table["seal"] = sign_record(table, key, place, kind)
         (victim.work / "history/1/entry.json").write_text(json.dumps(table))
         assert [entry.state for entry in victim.store.history()] == ["damaged"]
-
-
-def test_what_somebody_put_into_the_history_does_not_come_back(victim):
-    make_skill(victim.base, "foo", "One. Use for one.")
-    store = victim.store
-    with store.plan_import(str(victim.base / "foo")) as plan:
-        store.carry_out(plan)
-    victim.remove("foo")
-    (victim.work / "history/2/old/foo/SKILL.md").write_text("---\nname: foo\n---\nEvil.\n")
-    with pytest.raises(Refused, match="not in the history any more"):
-        victim.store.undo()
-    assert not (victim.skills / "foo").exists()
 
 
 # --- odd things in our own area ------------------------------------------------------------
@@ -516,7 +494,7 @@ def test_a_damaged_key_is_an_error(victim):
         victim.store.history()
 
 
-def test_without_a_state_folder_nothing_is_believed_and_nothing_changed(victim):
+def test_without_a_state_folder_nothing_is_trusted_or_changed(victim):
     make_skill(victim.skills, "foo", "Mine. Use for mine.")
     (victim.project / ".agents/.satchel").mkdir()
     scope = victim.scope._replace(marks=key_path(""))

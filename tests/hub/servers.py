@@ -18,7 +18,7 @@ from needs import needs
 from ports import free_port, free_ports
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
     from http.server import BaseHTTPRequestHandler
     from pathlib import Path
 
@@ -85,6 +85,27 @@ def caddy(folder: Path, served: Path) -> Iterator[str]:
     process = _started([needs("caddy"), *words], folder, port, "/")
     try:
         yield f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def caddy_with(folder: Path, served: Path, rules: str) -> Iterator[str]:
+    """Run Caddy as a file server with further rules of a Caddyfile; yields its address."""
+    port = free_port()
+    site = f"bind 127.0.0.1\nroot * {served}\n{rules}\nfile_server"
+    with closing(caddy_site(folder, port, f"http://:{port} {{\n{site}\n}}")) as running:
+        next(running)
+        yield f"http://127.0.0.1:{port}"
+
+
+def caddy_site(folder: Path, port: int, site: str) -> Generator[None]:
+    """Run Caddy with a site of a Caddyfile, which listens on a port."""
+    (folder / "Caddyfile").write_text(f"{{\nadmin off\nauto_https off\n}}\n{site}\n")
+    words = ["run", "--config", "Caddyfile", "--adapter", "caddyfile"]
+    process = _started([needs("caddy"), *words], folder, port, "/")
+    try:
+        yield
     finally:
         process.kill()
         process.wait()

@@ -47,7 +47,7 @@ def force(hub: str, keys: dict[str, str]) -> Callable[..., list[files.Row]]:
 def _draft(hub: str, folder: Path) -> Draft:
     draft = read_draft(str(folder), "acme")
     with open_storage(hub) as storage:
-        storage.put_content("blobs", draft.data)
+        storage.put_content("blobs", draft.archive)
     return draft
 
 
@@ -144,7 +144,7 @@ def test_a_blob_with_other_files(shell, hub, force, write_skill, make_store):
         {"type": "publisher", "publisher": "../x", "key": "k", "previous": ""},
     ],
 )  # fmt: skip
-def test_nonsense(row, shell, hub, force):
+def test_invalid_requests_are_refused(row, shell, hub, force):
     before = shell.check(hub)["state"]
     force("", row)
     report = shell.build(hub)

@@ -6,6 +6,7 @@ import io
 import os
 import shutil
 import tarfile
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from satchel.hub.publish import pack_blob, publish
 from satchel.hub.storage import open_storage
 from satchel.skill.file_tree import FolderTree, MemoryTree, hash_tree
 from satchel.store.hub_client import format as files
+from satchel.store.hub_client import signatures
 from satchel.store.signing import SshKey
 
 
@@ -35,7 +37,7 @@ def _releases(store: str, name: str) -> list[files.HubRelease]:
 def _search(store: str) -> list[files.Row]:
     with open_storage(store) as storage:
         state = read_state(storage)
-        return [row for rows in storage.segments(state.search if state else "") for row in rows]
+        return [row for rows in storage.listed(state.search if state else "") for row in rows]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -50,7 +52,7 @@ def test_a_published_skill_is_in_the_index_after_a_build(kind, shell, make_store
     (one,) = _releases(store, "acme/notes")
     assert one.tree == hash_tree(FolderTree(str(folder))).digest == made["tree"]
     assert (one.license, one.scan) == ("MIT", "no findings")
-    assert files.signed_by({"type": "release", **one._asdict()}, NAME, one.key)
+    assert signatures.signed_by({"type": "release", **one._asdict()}, NAME, one.key)
     about = "Writes notes from merged pull requests."
     assert _search(store) == [{"name": "acme/notes", "version": "1.0.0", "description": about}]
     with open_storage(store) as storage:
@@ -81,7 +83,7 @@ def test_a_version_keeps_its_content(shell, store, write_skill):
         (["--as", "acme", "--version", "1.0"], "acme", "has no version such as `1.0.0`"),
     ],
 )
-def test_who_may_not_publish_is_refused(words, key, message, shell, store, write_skill):
+def test_a_publisher_without_the_right_is_refused(words, key, message, shell, store, write_skill):
     before = os.listdir(os.path.join(store, "commits"))
     assert shell.run("publish", str(write_skill()), store, *words, "--key", shell.keys[key])[0]
     assert message in shell.err
@@ -132,7 +134,7 @@ def test_a_yanked_release_is_not_offered(shell, store, write_skill):
     shell.fails(4, "exists already", *words)
 
 
-def test_what_the_keeper_revokes_is_named_under_every_name(shell, store, write_skill):
+def test_a_revocation_by_the_keeper_covers_every_name(shell, store, write_skill):
     folder = write_skill()
     shell.publish(store, folder)
     words = [str(folder), store, "--as", "acme", "--key", shell.keys["acme"]]
@@ -170,7 +172,7 @@ def test_a_folder_of_skills_is_a_hub(shell, make_store, write_skill, tmp_path: P
     assert shell.build(store, "skills")["state"]["skills"] == 2
     assert shell.build(store, "skills")["published"] == []
     write_skill("acme/notes", text="Changed without a new version.")
-    write_skill("acme/more", version="")
+    write_skill("acme/more", version="soon")
     write_skill("state/tool")  # a folder of the hub itself
     for number in range(36):
         (write_skill("acme/big") / f"{number}.csv").write_text("0,0,0,0\n" * 30_000)
@@ -190,8 +192,11 @@ def test_a_folder_of_skills_is_a_hub(shell, make_store, write_skill, tmp_path: P
     shell.check(store)
 
 
-def test_a_hub_grows_over_many_bins_and_segments(shell, make_store, tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(files, "SEGMENT_SKILL_COUNT", 20)
+def test_a_hub_grows_over_many_bins(shell, make_store, tmp_path: Path, monkeypatch):
+    for folder, kind in files.TABLES.items():
+        monkeypatch.setitem(
+            files.TABLES, folder, kind._replace(capacity=7, depths=range(2, 128, 2))
+        )
     store = make_store("folder")
     shell.init(store)
     for number in range(120):
@@ -208,7 +213,7 @@ def test_a_hub_grows_over_many_bins_and_segments(shell, make_store, tmp_path: Pa
     assert shell.check(store)["releases"] == 122
 
 
-def test_init_refuses_what_is_no_hub_or_one_already(shell, make_store, keys):
+def test_init_refuses_a_folder_with_other_files_or_a_hub(shell, make_store, keys):
     store = make_store("folder")
     shell.init(store)
     assert not [name for name in os.listdir(store) if name.startswith("probe")]
@@ -259,3 +264,57 @@ def test_a_copy_is_a_hub(shell, make_store, write_skill, tmp_path: Path):
 def test_the_same_files_make_the_same_blob():
     content = {"SKILL.md": b"a", "a/" + "b" * 90 + ".txt": b"c"}
     assert pack_blob(MemoryTree(content)) == pack_blob(MemoryTree(dict(reversed(content.items()))))
+
+
+def test_caches_keep_only_files_that_never_change(shell, make_store, write_skill):
+    from obstore.store import from_url
+
+    store = make_store("s3")
+    shell.init(store, "acme")
+    shell.publish(store, write_skill())
+    shell.build(store)
+    bucket = from_url(store, client_options={"allow_http": True})
+    paths = [row["path"] for page in bucket.list() for row in page]
+    seconds: dict[str, str] = {}
+    for path in paths:
+        header = bucket.get(path).attributes["Cache-Control"]
+        kind = "page" if path.endswith((".html", ".json")) else path.partition("/")[0]
+        assert seconds.setdefault(kind, header) == header
+    assert {kind: header.removeprefix("public, max-age=") for kind, header in seconds.items()} == {
+        "state": "60",
+        "commits": "60",  # a repair, and a restored backup, replace them
+        "page": "600",
+        "assets": "600",
+        **dict.fromkeys(
+            ("blobs", "changes", "index", "publishers", "revoked", "search"), "31536000, immutable"
+        ),
+    }
+
+
+def test_a_skill_without_a_version_has_the_day_as_its_version(shell, store, tmp_path: Path):
+    folder = tmp_path / "skills" / "acme" / "tone"
+    folder.mkdir(parents=True)
+    text = "---\nname: tone\ndescription: Checks the tone of a text. Use before sending.\n---\n"
+
+    def write(body: str) -> None:
+        (folder / "SKILL.md").write_text(text + body)
+
+    write("Read it aloud.")
+    words = ["publish", str(folder), store, "--as", "acme", "--key", shell.keys["acme"]]
+    assert "20" in shell.run(*words, "--dry-run")[1]
+    day, _, last = shell.ok(*words)["version"].rpartition(".")
+    today = datetime.now(UTC)
+    assert (day, last) == (f"{today:%Y}.{today.month}{today:%d}", "0")
+    assert shell.ok(*words)["version"] == f"{day}.0", "again: nothing to do"
+    write("Read it twice.")
+    assert shell.ok(*words)["version"] == f"{day}.1"
+    shell.build(store)
+    write("Read it slowly.")
+    assert shell.ok(*words)["version"] == f"{day}.2"
+    shell.build(store)
+    assert [one.version for one in _releases(store, "acme/tone")] == [f"{day}.{n}" for n in "012"]
+    shutil.copytree(folder, tmp_path / "own" / "beta" / "tone")
+    assert shell.build(store, "own")["published"] == [f"beta/tone@{day}.0"]
+    assert shell.build(store, "own")["published"] == []
+    (tmp_path / "own" / "beta" / "tone" / "more.md").write_text("More.")
+    assert shell.build(store, "own")["published"] == [f"beta/tone@{day}.1"]

@@ -53,7 +53,7 @@ def test_the_conversation_that_was_silent_longest_is_dropped(satchel, monkeypatc
 
 
 @pytest.mark.req("D3")
-def test_a_sub_agent_of_nobody_knows_whom_is_refused(satchel, monkeypatch):
+def test_a_sub_agent_of_an_unknown_parent_is_refused(satchel, monkeypatch):
     """A plain thread has no context, and a conversation may be dropped while it runs."""
     monkeypatch.setattr(base, "MAX_CONVERSATIONS", 2)
     add(satchel, "careful", disallowed_tools=["deploy"])
@@ -81,14 +81,14 @@ def test_a_sub_agent_of_nobody_knows_whom_is_refused(satchel, monkeypatch):
     assert caught == ["Start it inside `running(session)` of `satchel.integrations.base`"]
 
 
-def test_a_stranger_that_runs_is_no_parent(satchel, tmp_path):
+def test_an_unrelated_running_agent_is_no_parent(satchel, tmp_path):
     other = Satchel.for_project(make_project(tmp_path / "other", "other"), trust="all")
     sessions = base.sessions_of(satchel)
     with base.running(other.session()):
         assert "code-review" in sessions.child().of("task").prompt
 
 
-def test_a_page_that_looks_like_a_skill_proves_nothing(satchel):
+def test_a_page_that_looks_like_a_skill_is_no_loaded_skill(satchel):
     session = satchel.session()
     first = base.call(session, "Skill", {"name": "code-review"}).text
     nonce = session.loaded["code-review"].nonce
@@ -98,7 +98,7 @@ def test_a_page_that_looks_like_a_skill_proves_nothing(satchel):
 
 
 @pytest.mark.req("B9")
-def test_what_changed_is_told_again_when_it_is_no_longer_there(satchel):
+def test_a_change_notice_is_sent_again_when_it_was_trimmed(satchel):
     session = satchel.session()
     assert session.prompt
     add(satchel, "haiku", description="Writes a haiku.")
@@ -110,7 +110,7 @@ def test_what_changed_is_told_again_when_it_is_no_longer_there(satchel):
     assert "Writes a haiku." in base.tail(session, "hm", history(prompts=["hm"]))  # it was lost
 
 
-def test_a_reminder_is_told_until_the_model_sees_it(satchel):
+def test_a_reminder_is_repeated_until_the_model_sees_it(satchel):
     session = satchel.session()
     base.call(session, "Skill", {"name": "code-review"})
     session.sync(history(prompts=[]))  # before a request, where nothing can be appended

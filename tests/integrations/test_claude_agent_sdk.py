@@ -123,7 +123,7 @@ def words_of(options: ClaudeAgentOptions, key: str) -> Any:
     return dict(options.system_prompt)[key]
 
 
-def test_what_the_host_set_stays(satchel):
+def test_options_of_the_host_stay(satchel):
     async def hook(data: HookInput, use: str | None, context: HookContext) -> HookJSONOutput:
         del data, use, context
         return {}

@@ -59,9 +59,7 @@ def test_an_agent_with_a_satchel_does_not_mix_conversations_that_run_at_once(sat
             return "Done." if request.results else careful
         return [Reply(calls=[("deploy", {})]), LOAD, "Done."][len(request.all_results)]
 
-    agent = SkillsAgent(
-        "A", skills=satchel, tools=[deploy], session_options={"exclude": ["write-*"]}
-    )
+    agent = SkillsAgent("A", skills=satchel, tools=[deploy])
 
     async def both():
         await Runner.run(agent, "Careful")
@@ -69,13 +67,19 @@ def test_an_agent_with_a_satchel_does_not_mix_conversations_that_run_at_once(sat
 
     with loopback(script) as server:
         asyncio.run(both())
-    assert "write-docs" not in server.requests[0].system
     results = [[one.text for one in request.all_results] for request in server.requests]
     ships = [texts for texts in results if len(texts) == 2]
     assert len(ships) == 2
     for texts in ships:
         assert texts[0] == "deployed"
         assert "<skill-loaded" in texts[1]
+
+
+def test_an_agent_with_a_satchel_has_the_options_of_its_sessions_and_no_single_one(satchel):
+    agent = SkillsAgent("A", skills=satchel, session_options={"exclude": ["write-*"]})
+    with loopback(["Yes."]) as server:
+        run(agent, "Ship")
+    assert "write-docs" not in server.requests[0].system
     with pytest.raises(InvalidInput, match="a session for each run"):
         _ = agent.session
 

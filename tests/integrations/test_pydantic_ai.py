@@ -26,7 +26,7 @@ def test_the_example_gets_through_the_conversation(tmp_path):
     converse("pydantic_ai/agent.py", tmp_path, marks_errors=True)
 
 
-def test_a_toolset_alone_tells_the_catalogue(satchel):
+def test_a_toolset_alone_has_the_catalogue(satchel):
     with loopback(["Hello."]) as server:
         agent = Agent(MODEL, toolsets=[SkillToolset(satchel)])
         assert run(agent, "Hm").output == "Hello."
@@ -52,7 +52,7 @@ def test_conversations_do_not_share_what_they_loaded(satchel):
     assert "already loaded" in later.output
 
 
-def test_a_trimmed_skill_is_told_and_can_be_loaded_again(satchel):
+def test_a_trimmed_skill_is_announced_and_can_be_loaded_again(satchel):
     with loopback([LOAD, "Done.", LOAD, "Again."]) as server:
         agent = Agent(MODEL, capabilities=[SkillsCapability(satchel)])
         first = run(agent, "One")

@@ -13,7 +13,7 @@ from satchel import Library, Location
 from satchel._fs import RACY_NS
 from satchel.errors import Changed, LockBroken, Refused
 from satchel.library import TrustStore
-from satchel.library.integrity import generated
+from satchel.library.generated_files import is_generated
 from satchel.library.lockfile import LockedSource, LockEntry, lock_path, render_lock
 from satchel.library.ownership import RECORD_KIND, key_path, load_or_create_key, sign_record
 from satchel.skill.file_tree import FolderTree, hash_tree
@@ -212,7 +212,7 @@ def journal(folder, *, ours: bool = True, **after: str) -> None:
     (work / "journal.json").write_text(json.dumps(table))
 
 
-def test_only_what_our_own_journal_announces_passes(folder):
+def test_only_changes_in_our_own_journal_are_accepted(folder):
     library = locked_library(folder)
     _edit(folder / "one")
     digest = hash_tree(FolderTree(str(folder / "one"))).digest
@@ -247,11 +247,11 @@ def test_caches_that_were_not_locked_are_deleted(folder):
     assert event.values["files"] == 1
 
 
-def test_what_macos_writes_is_no_change(folder):
+def test_files_of_macos_are_no_change(folder):
     library = locked_library(folder)
     path = folder / "one/.DS_Store"
     path.write_bytes(b"\0\0\0\x01Bud1" + bytes(100))
-    assert generated(".DS_Store", str(folder / "one"))
+    assert is_generated(".DS_Store", str(folder / "one"))
     assert ".DS_Store" not in check(library).tree.files
     assert path.exists()
     path.write_text("Other content of that name.\n")

@@ -29,24 +29,6 @@ def test_skills_are_found_recursively(tmp_path):
     assert sorted(names(Library([str(root)]))) == ["nested", "one", "two"]
 
 
-@pytest.mark.req("A6", "B5")
-def test_the_record(tmp_path):
-    path = make_skill(tmp_path / ".agents" / "skills", "team/review", "Reviews code.")
-    skill = Satchel.for_project(tmp_path, trust="all").get_skill("review")
-    assert skill is not None
-    assert (skill.name, skill.description, skill.id) == ("review", "Reviews code.", "team/review")
-    assert skill.path == path
-    assert skill.base_dir == os.path.dirname(path)
-    assert skill.mtime == pytest.approx(os.path.getmtime(path))
-    assert (skill.source, skill.is_system) == ("user", False)
-    assert set(skill.to_dict()) >= {"id", "name", "description", "source", "is_system", "path"}
-    assert Satchel.for_project(tmp_path).get_skill("write-a-skill") is None
-    built_in = Satchel.for_project(tmp_path, builtin=True).get_skill("write-a-skill")
-    assert built_in is not None
-    assert built_in.is_system
-    assert built_in.id == "write-a-skill"
-
-
 @pytest.mark.req("A7")
 def test_a_scan_does_not_read_bodies(tmp_path, monkeypatch):
     make_skill(tmp_path, "demo", body="x" * 200_000)
@@ -151,7 +133,7 @@ def test_a_link_of_a_project_takes_nothing_from_the_user(tmp_path, monkeypatch, 
     ]
 
 
-def test_what_is_not_offered_is_logged_once(tmp_path, caplog):
+def test_skills_that_are_not_offered_are_logged_once(tmp_path, caplog):
     make_skill(tmp_path / "skills", "waits")
     (tmp_path / "skills/bad").mkdir()
     (tmp_path / "skills/bad/SKILL.md").write_text("# no frontmatter\n")
@@ -187,14 +169,6 @@ def test_the_same_name_twice_in_one_place(tmp_path):
     assert len(doubles) == 2
     assert "/b" in doubles[1].values["first"]
     assert "/c" in doubles[1].values["last"]
-
-
-@pytest.mark.req("B11")
-def test_the_first_skill_creates_the_users_folder(tmp_path):
-    satchel = Satchel.for_project(tmp_path, builtin=False)
-    path = satchel.init("first-one")
-    assert path == str(tmp_path / ".agents/skills/first-one/SKILL.md")
-    assert [skill.name for skill in satchel.list_skills()] == ["first-one"]
 
 
 @pytest.mark.req("A14")
@@ -283,7 +257,12 @@ def test_every_method_of_a_library_works_on_a_filtered_one(tmp_path):
     assert (part.untrusted_skills(), part.untrusted_notice()) == ([], "")
     assert part.modified(part.every()) == part.strays() == []
     assert part.unmatched(("two", "x*")) == ["x*"]
-    assert part.served_skill_at(two.path) is part.supply_of(two) is part.supply_at("") is None
+    assert (
+        part.served_skill_at(two.path)
+        is part.served_skills_of(two)
+        is part.served_skills_at("")
+        is None
+    )
     assert [skill.id for skill in part.skills_containing(os.path.realpath(two.path))] == ["two"]
     assert (part.wants(two.base_dir), whole.wants(two.base_dir)) == (False, True)
     assert part.files_read == whole.files_read

@@ -62,7 +62,7 @@ def _lock() -> bytes:
 
 
 @given(locks())
-def test_what_is_written_is_read(lock):
+def test_a_written_lockfile_is_read_again(lock):
     data = render_lock(lock)
     assert parse_lock(data) == lock
     assert data.isascii()
@@ -91,7 +91,7 @@ def test_any_changed_byte_is_noticed(lock, data):
         b'{"version": ' + b"9" * 5_000 + b', "skills": {}}',
     ],
 )
-def test_what_is_no_lock_is_an_error_of_its_kind(data):
+def test_an_invalid_lockfile_is_a_typed_error(data):
     with pytest.raises(LockBroken):
         parse_lock(data)
 

@@ -43,7 +43,7 @@ def test_a_second_start_is_equal_and_reads_nothing(root, tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "empty", "text", "random"])
-def test_a_damaged_index_is_said_and_rebuilt(root, tmp_path, damage):
+def test_a_damaged_index_is_reported_and_rebuilt(root, tmp_path, damage):
     cache = str(tmp_path / "cache")
     Library([str(root)], index=ScanCache(cache)).snapshot()
     (file,) = (tmp_path / "cache/index").iterdir()

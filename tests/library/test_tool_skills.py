@@ -6,12 +6,16 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from needs import builds, go_cache, needs
 from satchel import Library, Location, Satchel
 from satchel.errors import Blocked
 from satchel.library import ScanCache, TrustStore
+from satchel.runners.runtimes import Runtimes
+from satchel.skill.manifest_parser import load_manifest
 from satchel.testing import make_skill, make_tool_skill
 
 
@@ -51,7 +55,7 @@ def test_a_folder_may_have_both(tmp_path):
     assert one.skill.head.file == "SKILL.md"
     assert one.skill.description == "Works with workbooks."
     assert library.tools().of(library.snapshot().skills[0]) is one
-    assert library.tools().only() == []
+    assert library.tools().without_document() == []
 
 
 def test_the_first_location_wins(tmp_path):
@@ -87,6 +91,26 @@ def test_a_go_program_without_a_module_is_a_problem_and_not_offered(tmp_path):
     assert (tools(library), codes(library)) == (["image_run"], [])
 
 
+def test_a_compile_error_about_a_proxy_is_no_lack_of_a_network(tmp_path, monkeypatch):
+    needs("go")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    path = Path(make_tool_skill(tmp_path / "skills", "image"))
+    path.write_text(path.read_text().replace("python", "go").replace("main.py", "main.go"))
+    (path.parent / "main.go").write_text("package main\n\nfunc main() {}\n")
+    (path.parent / "go.mod").write_text("module example.com/image\n\ngo 1.21\n")
+    manifest = load_manifest(str(path.parent)).manifest
+    assert manifest is not None
+    Runtimes(builds()).prepare(str(path.parent), manifest)  # compiles the library of Go
+    downloads = tmp_path / "home/.cache/satchel/runtimes/downloads"
+    downloads.mkdir(parents=True)
+    (downloads / "go").symlink_to(os.path.dirname(go_cache()))
+    (path.parent / "main.go").write_text("package main\n\nfunc main() { proxyHandler() }\n")
+    first = Satchel.for_project(tmp_path, trust="all").session()
+    assert "image_run" not in first.names
+    later = Satchel.for_project(tmp_path, trust="all").library.tools(refresh=True)
+    assert "image_run" not in later.tools  # it is remembered, not built again
+
+
 # --- trust --------------------------------------------------------------------------------
 
 
@@ -104,7 +128,7 @@ def test_a_tool_that_the_scan_blocks_is_not_offered(tmp_path):
     make_tool_skill(tmp_path, "other")
     found = Library([str(tmp_path)]).tools()
     assert [one.skill.name for one in found.skills] == ["other"]
-    assert found.withheld("excel_run").skill.state == "blocked"
+    assert found.find_hidden("excel_run").skill.state == "blocked"
     assert [type(refusal) for refusal in found.refused.values()] == [Blocked]
 
 

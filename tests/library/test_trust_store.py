@@ -47,7 +47,7 @@ def codes(satchel) -> list[str]:
 # --- ask -----------------------------------------------------------------------------------
 
 
-def test_what_the_user_makes_is_trusted_and_what_lies_beside_it_is_not(project):
+def test_a_skill_of_the_user_is_trusted_and_one_beside_it_is_not(project):
     path = opened(project).init("mine")
     assert offered(project) == ["mine"]
     assert is_own(project, "mine")
@@ -56,16 +56,16 @@ def test_what_the_user_makes_is_trusted_and_what_lies_beside_it_is_not(project):
     assert opened(project).load_content("mine").strip() == "Body"
     store = opened(project).store()
     with store.plan_remove(["mine"]) as plan:
-        store.carry_out(plan)
+        store.apply(plan)
     store.undo()
     assert is_own(project, "mine")
     with store.plan_remove(["mine"]) as plan:
-        store.carry_out(plan)
+        store.apply(plan)
     make_skill(project / ".agents/skills", "mine", "Pulled from elsewhere.")
     assert offered(project) == []
 
 
-def test_a_review_scans_what_waits_and_writes_once(project, monkeypatch):
+def test_a_review_scans_waiting_skills_and_writes_once(project, monkeypatch):
     make_skill(project / "skills", "evil", body=EVIL)
     (project / "skills/other/run.py").write_text("print(1)\n")
     seen: list[tuple[int, int]] = []
@@ -98,7 +98,7 @@ def test_locked_offers_what_a_lockfile_pins_byte_for_byte(project, tmp_path):
     satchel = opened(project)
     store = satchel.store()
     with store.plan_import(str(tmp_path / "source/pinned")) as plan:
-        store.carry_out(plan)
+        store.apply(plan)
     assert offered(project, "locked") == ["pinned"]
     lock = project / ".agents/satchel.lock"
     entry = lock.read_bytes()
@@ -141,7 +141,7 @@ def test_a_project_can_tighten_trust_and_not_loosen_it(project, monkeypatch, own
 # --- the scan ------------------------------------------------------------------------------
 
 
-def test_what_was_blocked_is_scanned_again_even_if_it_was_clean_before(project):
+def test_a_blocked_content_is_scanned_again(project):
     make_skill(project / "skills", "plain", body="Do it.\n")
     satchel = opened(project, "all")
     satchel.load_content("plain")
@@ -162,7 +162,7 @@ def test_a_mended_skill_is_offered_again(project):
     assert Satchel.for_project(project).load_content("evil").strip() == "Nothing bad."
 
 
-def test_what_is_swapped_for_the_time_of_the_scan_is_not_taken_for_clean(project, monkeypatch):
+def test_a_skill_swapped_during_the_scan_is_not_clean(project, monkeypatch):
     make_skill(project / "skills", "evil", body=EVIL)
     path = project / "skills/evil/SKILL.md"
     bad, good = path.read_bytes(), path.read_bytes().replace(EVIL.encode(), b"Nothing bad.\n")
@@ -186,7 +186,7 @@ def test_what_is_swapped_for_the_time_of_the_scan_is_not_taken_for_clean(project
 # --- the file ------------------------------------------------------------------------------
 
 
-def test_the_file_of_an_old_version_is_no_yes(tmp_path):
+def test_a_trust_file_of_an_old_version_trusts_nothing(tmp_path):
     path = tmp_path / "trust.json"
     path.write_text(json.dumps({"version": 2, "folders": {"/p": {"kind": "project"}}}))
     assert not TrustStore(str(path)).trusts("/p")
@@ -203,7 +203,7 @@ def test_the_file_of_an_old_version_is_no_yes(tmp_path):
         "{ oops",
     ],
 )
-def test_a_file_that_says_something_else_is_never_a_yes(tmp_path, table):
+def test_an_invalid_trust_file_trusts_nothing(tmp_path, table):
     path = tmp_path / "trust.json"
     path.write_text(table if isinstance(table, str) else json.dumps(table))
     with pytest.raises(SettingsError):

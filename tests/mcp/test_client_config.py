@@ -11,9 +11,9 @@ import pytest
 
 from satchel.cli.main import run as main
 from satchel.errors import Changed, Refused
-from satchel.integrations.mcp.client_config import BACKUP, PROGRAMS, apply, plan
+from satchel.integrations.mcp.client_config import BACKUP_SUFFIX, CLIENTS, apply, plan
 
-JSON = [name for name, program in PROGRAMS.items() if program.user.endswith(".json")]
+JSON = [name for name, program in CLIENTS.items() if program.user_file.endswith(".json")]
 
 
 @pytest.fixture
@@ -34,16 +34,16 @@ def project(tmp_path):
 @pytest.mark.parametrize("name", JSON)
 @pytest.mark.parametrize("scope", ["user", "project"])
 def test_each_program_gets_its_entry_and_loses_it(home, project, name, scope):
-    program = PROGRAMS[name]
-    if scope == "project" and not program.project:
+    program = CLIENTS[name]
+    if scope == "project" and not program.project_file:
         assert main(["--project", project, "mcp", "install", name, "--scope", scope]) == 2
         return
     change = plan(name, scope, project)
-    assert change.before is None
+    assert change.old_text is None
     assert apply(change, project) == ""
     with open(change.path, encoding="utf-8") as file:
         text = file.read()
-    entry = json.loads(text)[program.table]["satchel"]
+    entry = json.loads(text)[program.servers_key]["satchel"]
     assert "mcp" in entry["args"]
     if scope == "project":
         assert entry["command"] == "satchel"  # the file is shared: no path of this machine
@@ -53,11 +53,11 @@ def test_each_program_gets_its_entry_and_loses_it(home, project, name, scope):
         assert stat.S_IMODE(os.stat(change.path).st_mode) == 0o600
         if name in ("cursor", "vscode", "claude-desktop"):  # it starts programs anywhere
             assert entry["args"][-3:] == ["serve", "--project", project]
-    assert not plan(name, scope, project).needed
+    assert not plan(name, scope, project).is_needed
     apply(plan(name, scope, project, remove=True), project)
     with open(change.path, encoding="utf-8") as file:
-        assert json.load(file) == {program.table: {}}
-    assert not plan(name, scope, project, remove=True).needed
+        assert json.load(file) == {program.servers_key: {}}
+    assert not plan(name, scope, project, remove=True).is_needed
 
 
 def test_other_entries_and_the_mode_are_kept_and_a_copy_is_made(home, project):
@@ -66,7 +66,7 @@ def test_other_entries_and_the_mode_are_kept_and_a_copy_is_made(home, project):
     path.write_text(text)
     path.chmod(0o640)
     copy = apply(plan("claude-code", "user", project), project)
-    assert copy == f"{path}{BACKUP}"
+    assert copy == f"{path}{BACKUP_SUFFIX}"
     with open(copy, encoding="utf-8") as file:
         assert file.read() == text
     assert stat.S_IMODE(os.stat(copy).st_mode) == 0o600
@@ -87,7 +87,7 @@ def test_other_entries_and_the_mode_are_kept_and_a_copy_is_made(home, project):
     ],
 )
 def test_a_file_that_cannot_be_changed_safely_is_left_alone(home, project, name, text):
-    path = home / PROGRAMS[name].user
+    path = home / CLIENTS[name].user_file
     path.parent.mkdir()
     path.write_text(text)
     with pytest.raises(Refused, match="edits plain JSON only") as refused:
@@ -99,7 +99,7 @@ def test_a_file_that_cannot_be_changed_safely_is_left_alone(home, project, name,
 
 @pytest.mark.parametrize("text", [None, "", 'model = "gpt" # mine\n'])
 def test_a_toml_file_gets_the_table_at_its_end(home, project, text):
-    path = home / PROGRAMS["codex"].user
+    path = home / CLIENTS["codex"].user_file
     path.parent.mkdir()
     if text is not None:
         path.write_text(text)
@@ -107,7 +107,18 @@ def test_a_toml_file_gets_the_table_at_its_end(home, project, text):
     after = path.read_text()
     assert after.startswith(text or "")
     assert tomllib.loads(after)["mcp_servers"]["satchel"]["args"][:2] == ["mcp", "serve"]
-    assert not plan("codex", "user", project).needed
+    assert not plan("codex", "user", project).is_needed
+    path.write_text(
+        f"{after}\n[mcp_servers.satchel.env]\nA = 'b'\n\n# mine\n[mcp_servers.x]\nurl = 'y'\n"
+    )
+    apply(plan("codex", "user", project, remove=True), project)
+    after = path.read_text()
+    assert after.startswith((text or "").rstrip("\n"))
+    assert after.endswith("\n# mine\n[mcp_servers.x]\nurl = 'y'\n")
+    assert "satchel" not in after
+    path.write_text('[mcp_servers]\nsatchel = {command = "x"}\n')
+    with pytest.raises(Refused, match="edits plain JSON only"):
+        plan("codex", "user", project, remove=True)
 
 
 def test_the_command_of_a_program_is_used_where_it_has_one(home, project, tmp_path, monkeypatch):
@@ -152,7 +163,7 @@ def test_a_link_stays_a_link_and_does_not_lead_out_of_a_project(home, project, t
         plan("claude-code", "project", project)
 
 
-def test_what_the_program_wrote_meanwhile_is_not_lost(home, project):
+def test_concurrent_edits_of_the_program_are_not_lost(home, project):
     path = home / ".claude.json"
     path.write_text('{"starts": 1}\n')
     change = plan("claude-code", "user", project)

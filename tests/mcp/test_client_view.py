@@ -126,7 +126,7 @@ def test_no_reply_over_http_has_a_path_of_the_servers_machine(shop):
     assert "for people:" in inside.data["stderr"]  # local clients get all of it
 
 
-def test_what_lies_beside_a_skill_is_no_address(shop):
+def test_a_folder_beside_a_skill_is_not_rewritten_to_its_address(shop):
     root = write_skill(shop.project, "pdf")
     write_skill(shop.project, "pdf-forms", **{"b.md": "text\n"})
     with open(os.path.join(root, "SKILL.md"), "a") as file:
@@ -217,7 +217,7 @@ def test_a_linked_skill_is_read_by_its_address(shop, remote, tmp_path):
     view = shop.view(remote=remote)
     assert read(view, "skill://guide/x.md").data["content"] == "hi\n"
     assert read(view, "skill://guide/x.md").data["path"] == "skill://guide/x.md"
-    assert view.served.read("skill://guide/x.md")[1] == b"hi\n"
+    assert view.resources.read("skill://guide/x.md")[1] == b"hi\n"
 
 
 def test_rules_about_paths_hold_for_addresses(shop):
@@ -230,3 +230,52 @@ def test_rules_about_paths_hold_for_addresses(shop):
     for path in ("skill://pdf/a.md", "skill://deploy/SKILL.md", "skills/deploy/SKILL.md"):
         assert read(view, path, talk).error.code == "PERMISSION_DENIED", path
         assert read(view, path).error is None
+
+
+def digest_in(text):
+    """The digest of the skill in the text of a load."""
+    return text.partition('digest="')[2].partition('"')[0]
+
+
+def test_scripts_run_only_when_asked_for_and_their_changes_are_not_applied(shop, monkeypatch):
+    monkeypatch.delenv("SATCHEL_SANDBOX")
+    code = "open('new.txt', 'w').write('x')\nprint('ran')\n"
+    write_skill(shop.project, "demo", **{"scripts/x.py": code})
+    given = {"skill": "demo", "script": "scripts/x.py"}
+    assert "RunScript" not in {tool["name"] for tool in shop.view(remote=False).definitions()}
+    assert call(shop.view(remote=False), "RunScript", **given).error.code == "NOT_FOUND"
+    assert "RunScript" not in plain(call(shop.view(remote=False), "Skill", name="demo").text)
+    view = ClientView(shop.satchel, scripts=True)
+    assert "RunScript" in {tool["name"] for tool in view.definitions()}
+    for talk in (None, view.new_session()):
+        assert call(view, "RunScript", talk, **given).error.code == "PERMISSION_DENIED"
+        text = call(view, "Skill", talk, name="demo").text
+        digest = {} if talk is not None else {"digest": digest_in(text)}
+        reply = call(view, "RunScript", talk, **given, **digest)
+        assert (reply.data["output"], reply.data["changes"]) == ("ran\n", [])
+        assert "`new.txt` was not changed" in reply.text
+    assert not Path(shop.project, "new.txt").exists()
+
+
+def test_without_a_session_a_script_needs_the_digest_that_loading_returned(shop, monkeypatch):
+    monkeypatch.delenv("SATCHEL_SANDBOX")
+    write_skill(shop.project, "demo", **{"scripts/x.py": "print('ran')\n"})
+    view = ClientView(shop.satchel, scripts=True)
+
+    def schema(**options):
+        (tool,) = (tool for tool in view.definitions(**options) if tool["name"] == "RunScript")
+        return tool["inputSchema"]
+
+    assert "digest" in schema(stateless=True)["required"]
+    assert "digest" not in schema()["properties"]
+    given = {"skill": "demo", "script": "scripts/x.py"}
+    digest = digest_in(call(view, "Skill", name="demo").text)
+    for wrong in ({}, {"digest": ""}, {"digest": "0" * 12}, {"digest": None}):
+        reply = call(view, "RunScript", **given, **wrong)
+        assert (reply.error.code, "output" in reply.data) == ("PERMISSION_DENIED", False)
+        assert "give its `digest`" in reply.error.hint
+    assert call(view, "RunScript", **given, digest=digest).data["output"] == "ran\n"
+    with Path(shop.project, "skills/demo/SKILL.md").open("a") as file:
+        file.write("Another rule.\n")
+    reply = call(view, "RunScript", **given, digest=digest)
+    assert reply.error.code == "PERMISSION_DENIED"

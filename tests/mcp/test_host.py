@@ -45,7 +45,7 @@ def test_nothing_is_fetched_before_it_is_asked_for(tmp_path):
         assert script.lists() == 1
 
 
-def test_what_was_fetched_is_kept_and_compared_at_every_read(tmp_path):
+def test_fetched_files_are_cached_and_compared_at_every_read(tmp_path):
     with scripted() as (address, script):
         script.add("pdf-forms", {"a.md": b"first\n"})
         with hosting(str(tmp_path), address, trust="all") as satchel:
@@ -171,3 +171,30 @@ def test_a_served_skill_allows_no_tools(tmp_path):
         session = satchel.session()
         assert session.call("Skill", {"name": "notes"}).error is None
         assert session.loaded["notes"].allowed == ()
+
+
+def test_a_skill_that_is_not_listed_is_loaded_by_its_address(tmp_path):
+    with scripted() as (address, script), hosting(str(tmp_path), address, trust="all") as satchel:
+        script.add("listed")
+        script.unlisted = [script.add("hidden", {"a.md": b"More.\n"}, path="team/hidden")]
+        script.entries.pop()
+        ask_again(satchel)
+        assert states(satchel) == {"listed": "active"}
+        uri = "skill://team/hidden/SKILL.md"
+        reply = load(satchel, uri)
+        assert reply.text.startswith('<skill-loaded name="hidden" origin="mcp docs"')
+        assert "More." in read(satchel, f"{reply.data['base_dir']}/a.md").text
+        assert load(satchel, "skill://listed/SKILL.md").data["name"] == "listed"
+        for _ in range(2):
+            assert load(satchel, "skill://gone/SKILL.md").error.code == "NOT_FOUND"
+        asked = [one for method, one in script.asked if method == "skills/get"]
+        assert asked == [uri, "skill://gone/SKILL.md"]
+
+
+def test_an_answer_for_another_address_is_not_used(tmp_path):
+    with scripted() as (address, script), hosting(str(tmp_path), address, trust="all") as satchel:
+        script.add("listed")
+        entry = script.add("hidden")
+        script.entries.pop()
+        script.unlisted = [{**entry, "uri": "skill://asked/SKILL.md"}]
+        assert load(satchel, "skill://asked/SKILL.md").error.code == "NOT_FOUND"

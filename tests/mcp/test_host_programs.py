@@ -104,7 +104,7 @@ def test_a_program_that_is_a_host_itself_does_not_start_programs(tmp_path):
             assert len(starts(tmp_path)) == 1
 
 
-def test_a_program_that_we_started_says_that_servers_are_left_out(tmp_path, monkeypatch):
+def test_a_nested_program_reports_that_servers_are_left_out(tmp_path, monkeypatch):
     monkeypatch.setenv(DEPTH, "1")
     with hosting(str(tmp_path), "https://skills.example.com/mcp") as satchel:
         assert states(satchel) == {}
@@ -140,7 +140,7 @@ def test_a_library_that_is_closed_while_a_program_is_ended_waits_for_it(
     assert not lives(process)
 
 
-def test_what_a_program_says_before_it_ends_is_told_without_its_secret(tmp_path, monkeypatch):
+def test_the_last_output_of_a_program_is_shown_without_its_secret(tmp_path, monkeypatch):
     monkeypatch.setenv("DOCS_KEY", "sk-very-secret")
     servers = {"docs": row(tmp_path, "broken", env=["DOCS_KEY"])}
     with hosting(str(tmp_path), "", servers=servers) as satchel:

@@ -106,7 +106,7 @@ def test_a_link_out_of_a_skill_is_never_followed(talk):
 @pytest.mark.parametrize(
     "cursor", ["x", "A" * 1_000_000, "ä" * 10, "zzz", "plainer", ""], ids=range(6)
 )
-def test_cursors_that_nobody_gave_out_are_refused(talk, cursor):
+def test_forged_cursors_are_refused(talk, cursor):
     with pytest.raises(Refusal) as caught:
         talk.ask("skills/list", cursor=cursor)
     assert caught.value.code == -32602

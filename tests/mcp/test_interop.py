@@ -18,6 +18,8 @@ import pytest
 from mcp_host import ask_again, hosting, load, read, refusals, states
 from mcp_talk import serving, write_skill
 from ports import free_port
+from satchel.testing import make_tool_skill
+from tool_bench import answering
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,12 +56,35 @@ def test_fastmcp_reads_our_skills(url):
     anyio.run(read)
 
 
-@pytest.mark.parametrize("way", ["http", "stdio"])
-def test_sessions_of_the_older_protocol_hear_of_changes(tmp_path, way):
+@contextmanager
+def connection(way: str, folder: str) -> Iterator[Any]:
+    """The streams of a client that is connected to our server."""
     from mcp.client.stdio import stdio_client
     from mcp.client.streamable_http import streamable_http_client
 
-    from mcp import ClientSession, StdioServerParameters
+    from mcp import StdioServerParameters
+
+    if way == "http":
+        with serving(folder) as url:
+            yield streamable_http_client(url)
+        return
+    source = os.path.join(os.path.dirname(__file__), "..", "..", "src")
+    server = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "satchel", "mcp", "serve", "--project", folder],
+        env={
+            **os.environ,
+            "SATCHEL_TRUST": "all",
+            "SKILL_EXCEL_ENABLED": "false",
+            "PYTHONPATH": os.path.abspath(source),
+        },
+    )
+    yield stdio_client(server)
+
+
+@pytest.mark.parametrize("way", ["http", "stdio"])
+def test_sessions_of_the_older_protocol_hear_of_changes(tmp_path, way):
+    from mcp import ClientSession
 
     folder = str(tmp_path)
     write_skill(folder, "one")
@@ -101,22 +126,53 @@ def test_sessions_of_the_older_protocol_hear_of_changes(tmp_path, way):
                 assert isinstance(content, types.TextResourceContents)
                 assert "# two" in content.text
 
-    if way == "http":
-        with serving(folder) as url:
-            anyio.run(listen, streamable_http_client(url))
-    else:
-        source = os.path.join(os.path.dirname(__file__), "..", "..", "src")
-        server = StdioServerParameters(
-            command=sys.executable,
-            args=["-m", "satchel", "mcp", "serve", "--project", folder],
-            env={
-                **os.environ,
-                "SATCHEL_TRUST": "all",
-                "SKILL_EXCEL_ENABLED": "false",
-                "PYTHONPATH": os.path.abspath(source),
-            },
-        )
-        anyio.run(listen, stdio_client(server))
+    with connection(way, folder) as streams:
+        anyio.run(listen, streams)
+
+
+WRITES = """
+for path in ("a.txt", "AGENTS.md"):
+    with open(path, "w") as file:
+        file.write("new\\n")
+return {"output": "done", "error": ""}
+"""
+
+
+@pytest.mark.parametrize("way", ["http", "stdio"])
+@pytest.mark.parametrize(
+    ("user", "shown", "applied", "text"),
+    [
+        ("accepts one", 2, True, "`AGENTS.md` was not changed: the user did not agree"),
+        ("cannot be asked", 0, False, "a person must accept it, and none can be asked here"),
+    ],
+)
+def test_the_user_of_a_client_sees_what_a_tool_proposes(tmp_path, way, user, shown, applied, text):
+    from mcp import ClientSession
+
+    make_tool_skill(tmp_path / ".agents/skills", "job", answering(WRITES), more="files: write\n")
+    questions = []
+
+    async def answer(context, params):
+        questions.append(params.message)
+        return types.ElicitResult(action="decline" if "AGENTS.md" in params.message else "accept")
+
+    async def talk(streams):
+        asking = answer if user == "accepts one" else None
+        async with (
+            streams as (reading, writing, *_),
+            ClientSession(reading, writing, elicitation_callback=asking) as session,
+        ):
+            await session.initialize()
+            return await session.call_tool("job_run", {})
+
+    with connection(way, str(tmp_path)) as streams:
+        reply = anyio.run(talk, streams)
+    assert isinstance(reply.content[0], types.TextContent)
+    assert text in reply.content[0].text
+    assert len(questions) == shown
+    assert all("+new" in question for question in questions)
+    assert (tmp_path / "a.txt").exists() == applied
+    assert not (tmp_path / "AGENTS.md").exists()
 
 
 # --- our host -------------------------------------------------------------------------------

@@ -115,7 +115,7 @@ def until(true, seconds=15.0):
     return False
 
 
-def test_a_client_that_does_not_read_silences_nobody(tmp_path):
+def test_a_client_that_does_not_read_blocks_no_other_client(tmp_path):
     folder = str(tmp_path)
     names = [f"a-name-that-makes-messages-about-it-long-{number:03}" for number in range(100)]
 
@@ -155,7 +155,7 @@ def test_a_client_that_does_not_read_silences_nobody(tmp_path):
             one.close()
 
 
-def test_subscriptions_are_to_what_is_served_and_not_too_many(tmp_path, monkeypatch):
+def test_subscriptions_are_limited_to_served_skills_and_in_number(tmp_path, monkeypatch):
     monkeypatch.setattr(server_module, "MAX_SUBSCRIPTIONS", 2)
     folder = str(tmp_path)
     for name in ("one", "two", "three"):
@@ -195,19 +195,19 @@ def _view(folder, **settings):
 
 def test_a_filter_leaves_out_skills_inside_others(nested):
     view = _view(nested, exclude=["hidden"])
-    assert list(view.served.paths) == ["outer"]
-    [(_, manifest)] = view.served.manifests(["outer"])
+    assert list(view.resources.names) == ["outer"]
+    [(_, manifest)] = view.resources.manifests(["outer"])
     assert list(manifest.files) == ["SKILL.md", "notes.md"]
-    assert manifest.folder("hidden") is None
+    assert manifest.list_folder("hidden") is None
     for inner in ("hidden/SKILL.md", "hidden/references/x.md", "manual/SKILL.md"):
         with pytest.raises(NotFound):
-            view.served.read(f"skill://outer/{inner}")
+            view.resources.read(f"skill://outer/{inner}")
         reply = view.call("ReadFile", {"path": f"skills/outer/{inner}"}, CancelToken())
         assert reply.error is not None
         assert reply.error.code == "ACCESS_DENIED"
     loaded = view.call("Skill", {"name": "outer"}, CancelToken())
     assert "hidden" not in json.dumps(loaded.to_dict())
-    [(_, whole)] = _view(nested).served.manifests(["outer"])
+    [(_, whole)] = _view(nested).resources.manifests(["outer"])
     assert "hidden/SKILL.md" in whole.files
     assert "manual/SKILL.md" not in whole.files
 

@@ -128,7 +128,7 @@ def test_pages_hold_while_the_library_changes(tmp_path):
 
 
 @pytest.mark.req("B9")
-def test_everybody_hears_of_changes_within_a_second(tmp_path):
+def test_all_clients_hear_of_changes_within_a_second(tmp_path):
     folder = str(tmp_path)
     root = write_skill(folder, "one", **{"references/a.md": "first\n"})
     uri = "skill://one/references/a.md"
@@ -176,7 +176,7 @@ def test_everybody_hears_of_changes_within_a_second(tmp_path):
         heard.close()
 
 
-def test_what_cannot_be_served_says_why(tmp_path):
+def test_an_invalid_request_has_a_reason(tmp_path):
     folder = str(tmp_path)
     write_skill(folder, "good")
     write_skill(folder, "many", **{f"references/{at}.md": "x" for at in range(512)})
@@ -191,7 +191,7 @@ def test_what_cannot_be_served_says_why(tmp_path):
     satchel = Satchel.for_project(folder, trust="all")
     manifests = ManifestCache(satchel.library)
     served = SkillResources(satchel.library, manifests)
-    names = {path for path, _ in served.manifests(served.paths)}
+    names = {path for path, _ in served.manifests(served.names)}
     assert "good" in names
     told = [event for event in satchel.trace.events if event.values.get("what") == "mcp"]
     why = {event.skills[0]: event.values["reason"] for event in told}

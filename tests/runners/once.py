@@ -17,4 +17,4 @@ def run_once(starter: Any, launch: Any, request: Any) -> Any:
         exchanged = exchange(process, request_line(request), request.limits, deadline)
     finally:
         process.close()
-    return to_result(exchanged, request.limits, launch.tier, "cold")
+    return to_result(exchanged, request.limits, launch.tier)

@@ -114,7 +114,7 @@ def test_a_killed_build_is_not_taken_for_whole(tmp_path, shop):
     assert os.listdir(tmp_path / "cache" / "unfinished") == []
 
 
-def test_a_cache_folder_that_cannot_be_used_is_said(tmp_path):
+def test_an_unusable_cache_folder_is_an_error(tmp_path):
     (tmp_path / "file").write_text("")
     shop = workshop(tmp_path / "file" / "cache")
     with pytest.raises(BuildFailed, match="cannot be used: Not a directory") as caught:
@@ -184,7 +184,7 @@ def test_a_tool_that_is_interrupted_leaves_no_process(shop, tmp_path):
 
 @pytest.mark.req("E3")
 @pytest.mark.parametrize("fault", ["cancelled", "timeout"])
-def test_a_build_that_nobody_waits_for_is_given_up(tmp_path, cancel, fault):
+def test_a_build_without_waiting_callers_is_cancelled(tmp_path, cancel, fault):
     cache = str(tmp_path / "cache")
     shop = workshop(cache, cancel=cancel)
     if fault == "timeout":
@@ -233,7 +233,7 @@ def test_few_builds_run_at_once(tmp_path):
     assert "Waiting for other builds" in lines
 
 
-def test_what_is_not_confirmed_is_not_kept(tmp_path):
+def test_an_unconfirmed_build_is_not_kept(tmp_path):
     def refuse():
         raise Changed("The skill changed meanwhile", "Call it again")
 

@@ -95,7 +95,7 @@ def test_modules_come_from_where_the_user_says(skill, cache, tmp_path):
         ),
     ],
 )  # fmt: skip
-def test_what_does_not_build_is_said(skill, cache, files, words):
+def test_a_build_error_is_reported(skill, cache, files, words):
     folder = skill({"main.go": program('"x"'), "go.mod": MOD, **files})
     with pytest.raises(BuildFailed, match=words) as caught:
         Runtimes(cache, {**os.environ, "GOPROXY": "off"}).prepare(folder, MAIN)

@@ -115,7 +115,7 @@ def test_the_launcher_knows_nothing_of_the_hosts_environment(starter, monkeypatc
         ),
     ],
 )
-def test_what_cannot_be_started_says_why_and_the_next_one_starts(starter, launch, detail):
+def test_a_program_that_cannot_start_has_a_reason_and_the_next_one_starts(starter, launch, detail):
     process = starter.start(launch)
     ended = process.wait(5)
     process.close()
@@ -144,7 +144,7 @@ def test_without_descriptors_a_start_is_refused_and_nothing_is_lost(starter):
 DAEMONS = "setsid sh -c 'sleep 60 & sleep 60 & wait' & sleep 60 & exec sleep 60"
 
 
-def test_kill_and_close_end_every_descendant_and_may_be_said_twice(starter, mark):
+def test_kill_and_close_end_every_descendant_and_may_be_repeated(starter, mark):
     process = starter.start(sh(DAEMONS, mark))
     assert eventually(lambda: len(marked(mark)) >= 5)
     assert process.wait(0) is None
@@ -255,7 +255,7 @@ def alive(pid: int) -> bool:
     return bool(state) and state[0] != b"Z"
 
 
-def test_a_launcher_that_is_killed_is_replaced_and_takes_nobody_with_it(own, mark):
+def test_a_killed_launcher_is_replaced_and_programs_go_on(own, mark):
     first = own.start(sh("read line; echo $line; exec sleep 60", mark))
     old = own.pid
     os.kill(old, signal.SIGKILL)

@@ -14,7 +14,7 @@ import pytest
 from needs import builds, needs
 from prepared import call, in_tier, manifest
 from satchel.errors import BuildFailed, MissingRuntime
-from satchel.runners.node import read_lock, read_package
+from satchel.runners.npm_packages import read_lock, read_package
 from satchel.runners.runtimes import Runtimes
 from satchel.runners.tiers import TIERS
 from sizes import sized
@@ -45,7 +45,7 @@ def test_nothing_of_a_package_or_of_the_skill_runs_while_installing(skill, tmp_p
     program = Runtimes(str(tmp_path / "cache"), env).prepare(
         folder, manifest("node", "main.js"), progress=lines.append
     )
-    assert lines == ["Building `thing` with npm"]
+    assert lines == ["Installing the packages of `thing` with npm…"]
     assert call(program) == {"output": 1}
     assert not trace.exists()
 
@@ -85,7 +85,7 @@ def test_the_checksums_of_a_lock_file_hold(skill, tmp_path):
 
 @pytest.mark.req("E4")
 @pytest.mark.parametrize("tier", sized(TIERS[:1], TIERS))
-def test_what_a_package_needs_comes_from_the_registry_too(skill, tmp_path, tier, web):
+def test_dependencies_of_packages_come_from_the_registry_too(skill, tmp_path, tier, web):
     needs("npm")
 
     def publish(name, **needed):
@@ -210,7 +210,7 @@ def test_an_older_node_is_refused(skill, tmp_path, monkeypatch, version, entry, 
         runtimes.prepare(skill({entry: ""}), manifest("node", entry))
 
 
-def test_what_npm_is_told_of_a_package(skill):
+def test_the_package_json_that_npm_reads(skill):
     given = {
         "name": "x",
         "scripts": {"install": "evil"},

@@ -1,4 +1,4 @@
-"""The one-line protocol: long lines, kept workers, cancellation, replies."""
+"""The one-line protocol: long lines, cancellation, replies."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def soon(seconds: float = 5.0) -> float:
     return time.monotonic() + seconds
 
 
-def ask(process, line=b"{}\n", limits=LIMITS, cancel=None, keep=False, seconds=5.0):
-    return exchange(process, line, limits, soon(seconds), cancel, keep=keep)
+def ask(process, line=b"{}\n", limits=LIMITS, cancel=None, seconds=5.0):
+    return exchange(process, line, limits, soon(seconds), cancel)
 
 
 # --- one call, one process ---------------------------------------------------------------------
@@ -70,13 +70,6 @@ def test_of_standard_error_the_end_is_kept(start):
     assert found.fault is None
     note = "… [499,003 bytes were dropped] …\n"
     assert found.stderr == note + "x" * 997 + "END"
-
-
-def test_a_kept_process_that_answers_before_it_has_read_is_found_out(start):
-    process = start(
-        'import os, time; os.read(0, 10); os.write(1, b\'{"output": ""}\\n\'); time.sleep(60)'
-    )
-    assert ask(process, b"x" * 500_000 + b"\n", keep=True).fault == "early-reply"
 
 
 # --- what is written -------------------------------------------------------------------------
@@ -115,7 +108,7 @@ def test_no_bytes_raise(data):
         max_leaves=20,
     )
 )
-def test_what_any_program_could_dump_is_read_or_named(value):
+def test_any_reply_is_read_or_refused(value):
     reply = read_reply(json.dumps({"output": "x", "data": value}).encode(), 100)
     if reply.fault is None:
         assert reply.output == "x"

@@ -95,7 +95,7 @@ def test_requirements_are_installed_once(skill, tmp_path, tool, tier):
     runtimes = in_tier(tier, tmp_path, env)
     program = runtimes.prepare(folder, MAIN, progress=lines.append)
     assert call(program) == {"output": "1.16.0"}
-    used = ["with uv"] if tool == "uv" else ["with uv", "with pip"]
+    used = ["with uv…"] if tool == "uv" else ["with uv…", "with pip…"]
     assert [line.split("`thing` ")[1] for line in lines] == used
     home = os.path.dirname(os.path.dirname(os.path.dirname(program.argv[0])))
     with open(os.path.join(home, "requirements.txt"), encoding="utf-8") as file:

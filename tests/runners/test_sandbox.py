@@ -14,7 +14,7 @@ import pytest
 from needs import needs
 from satchel.errors import Refused, Unsandboxed
 from satchel.runners import tiers
-from satchel.runners.base import Program, ProgramLimits, ProgramPermissions
+from satchel.runners.base import Overlay, Program, ProgramLimits, ProgramPermissions
 from satchel.runners.launcher import Launcher
 from satchel.runners.sandbox import sandboxed_launch
 from satchel.runners.tiers import choose_tier
@@ -75,13 +75,14 @@ def test_environment_is_made_from_nothing(skill, tier, monkeypatch):
     env, cwd = run(skill, tier, code)
     env = json.loads(env)
     known = {"PATH", "HOME", "TMPDIR", "SATCHEL_SCRATCH", "SATCHEL_SKILL_DIR", "LANG", "LANGUAGE"}
+    known |= {"GIT_CONFIG_NOSYSTEM"}
     assert {name for name in env if not name.startswith("LC_")} <= known | {"TZ", "PWD"}
     assert env["TZ"] == "Asia/Shanghai"
     assert env["HOME"] == env["TMPDIR"] == env["SATCHEL_SCRATCH"] == cwd
     assert env["SATCHEL_SKILL_DIR"] == str(skill)
 
 
-def test_declared_secrets_reach_the_program_and_nobody_else(skill, tier, monkeypatch):
+def test_declared_secrets_reach_only_their_program(skill, tier, monkeypatch):
     monkeypatch.setenv("OTHER_SECRET", SECRET + "-other")
     code = (
         "import os; print(os.environ['API_KEY'], os.environ.get('OTHER_SECRET')); "
@@ -132,24 +133,32 @@ def test_scratch_may_be_written_and_is_gone_afterwards(skill, tier):
 
 
 @pytest.mark.parametrize(
-    ("folder", "workspace", "scratch"),
+    ("folder", "workspace"),
     [
-        ("/opt/skill", "", "/tmp"),
-        ("/opt/skill", "/srv/work", "/tmp"),
-        ("/opt/skill", "/tmp/work", "/scratch"),
-        ("/tmp/skill", "/srv/work", "/scratch"),
-        ("/tmp/skill", "/scratch/work", "/satchel-scratch"),
+        ("/opt/skill", ""),
+        ("/opt/skill", "/srv/work"),
+        ("/opt/skill", "/tmp/work"),
+        ("/tmp/skill", "/srv/work"),
     ],
 )
-def test_nothing_is_bound_into_the_scratch_folder(folder, workspace, scratch):
-    """Folders above a bound path are made inside: what is kept in them is no longer emptied."""
+def test_what_is_visible_below_tmp_is_mounted_into_the_scratch_folder(folder, workspace):
     asked = Program(("/bin/true",), folder, "binary")
     # Writable: for a read-only one, Python and our own code are bound too, wherever they lie.
     permissions = ProgramPermissions(workspace, writable=bool(workspace))
-    launch = sandboxed_launch(asked, permissions, tier="bwrap")
+    overlay = Overlay(workspace, "/srv/upper", "/srv/work-of-the-kernel", scratch="/srv/home")
+    overlay = overlay if workspace else None
+    launch = sandboxed_launch(asked, permissions, tier="bwrap", overlay=overlay)
     words = launch.arguments.split(b"\0")
-    assert words[words.index(b"--tmpfs") + 1] == scratch.encode()
-    assert words[words.index(b"SATCHEL_SCRATCH") + 1] == scratch.encode()
+    made = words.index(b"/srv/home" if workspace else b"--tmpfs")
+    assert words[made + 1] == b"/tmp"
+    assert words[words.index(b"SATCHEL_SCRATCH") + 1] == b"/tmp"
+    assert all(words.index(path.encode()) > made for path in (folder, workspace) if path)
+
+
+def test_tmp_itself_is_no_workspace():
+    asked = Program(("/bin/true",), "/opt/skill", "binary")
+    with pytest.raises(Refused, match="cannot work in `/tmp`"):
+        sandboxed_launch(asked, ProgramPermissions("/tmp"), tier="bwrap")
 
 
 def test_nothing_is_left_of_the_users_rights(skill, tier):
@@ -168,70 +177,6 @@ def test_workspace_may_be_read_when_declared(skill, workspace, tier):
     assert lines[0] == "of the user"
     assert lines[1] in {"Permission denied", "Read-only file system"}
     assert lines[2] == "True"
-
-
-def test_workspace_may_be_written_when_declared(skill, workspace, tier):
-    code = TRY + "tried(lambda: write('new.txt'))\ntried(lambda: os.remove('old.txt'))"
-    assert run(skill, tier, code, ProgramPermissions(str(workspace), writable=True)) == [
-        "done",
-        "done",
-    ]
-    assert os.listdir(workspace) == ["new.txt"]
-
-
-@pytest.mark.parametrize("place", ["skills/mine", "mine"])
-def test_skill_in_a_writable_workspace_stays_as_it_is(workspace, tier, place):
-    folder = workspace / place
-    folder.mkdir(parents=True)
-    (folder / "data.txt").write_text("of the skill")
-    (workspace / "reports").mkdir()
-    code = TRY + (
-        f"tried(lambda: write('{place}/data.txt'))\n"
-        f"tried(lambda: write('{place}/planted'))\n"
-        f"tried(lambda: os.rename('{place}', 'away'))\n"
-        f"tried(lambda: os.rename('{place.split('/')[0]}', 'away'))\n"
-        "tried(lambda: write('reports/new.txt'))\n"
-    )
-    *refused, report = run(folder, tier, code, ProgramPermissions(str(workspace), writable=True))
-    assert "done" not in refused
-    assert report == "done"
-    assert (folder / "data.txt").read_text() == "of the skill"
-
-
-def test_what_is_believed_later_is_guarded(skill, workspace, tier):
-    for name in (".git/hooks", ".agents/skills/good", "reports"):
-        (workspace / name).mkdir(parents=True)
-    (workspace / ".agents/skills/good/SKILL.md").write_text("approved")
-    (workspace / ".agents/satchel.lock").write_text("{}")
-    (workspace / ".git/config").write_text("[core]\n")
-    names = (".agents/skills", ".agents/satchel.lock", "skills", "satchel.lock")
-    permissions = ProgramPermissions(
-        str(workspace), writable=True, guard=tuple(f"{workspace}/{n}" for n in names)
-    )
-    code = TRY + (
-        "tried(lambda: write('.git/hooks/pre-commit'))\n"
-        "tried(lambda: write('.git/config'))\n"
-        "tried(lambda: write('.git/commondir'))\n"
-        "tried(lambda: write('.git/index'))\n"
-        "tried(lambda: os.rename('.git', '.old'))\n"
-        "tried(lambda: os.rename('.agents', '.old'))\n"
-        "tried(lambda: os.mkdir('.agents/skills/planted'))\n"
-        "tried(lambda: write('.agents/skills/good/SKILL.md'))\n"
-        "tried(lambda: write('.agents/satchel.lock'))\n"
-        "tried(lambda: os.replace('old.txt', '.agents/satchel.lock'))\n"
-        "tried(lambda: os.link('.git/config', 'reports/config'))\n"
-        "tried(lambda: write('reports/new.txt'))\n"
-        "tried(lambda: write('old.txt'))\n"
-        "tried(lambda: write('new.txt'))\n"
-    )
-    *refused, below, old, new = run(skill, tier, code, permissions)
-    assert len(refused) == 11
-    assert "done" not in refused
-    assert (below, old) == ("done", "done")
-    # Landlock grants whole trees: beside something guarded nothing new can be made.
-    assert new == ("done" if tier == "bwrap" else "Permission denied")
-    assert (workspace / ".agents/skills/good/SKILL.md").read_text() == "approved"
-    assert (workspace / ".git/config").read_text() == "[core]\n"
 
 
 def test_a_workspace_inside_the_skill_is_not_writable(skill, tier):
@@ -363,7 +308,7 @@ def test_nothing_else_in_bwrap_is_writable(skill):
 
 
 @pytest.mark.parametrize("seen", ["home", "above", "root", "read"])
-def test_nobody_sees_a_whole_home(skill, tier, tmp_path, monkeypatch, seen):
+def test_no_program_sees_the_whole_home_folder(skill, tier, tmp_path, monkeypatch, seen):
     home = tmp_path / "people" / "ada"
     home.mkdir(parents=True)
     monkeypatch.setenv("HOME", str(home))
@@ -376,7 +321,7 @@ def test_nobody_sees_a_whole_home(skill, tier, tmp_path, monkeypatch, seen):
         sandboxed_launch(program, permissions, ProgramLimits(), tier)
 
 
-def test_what_cannot_be_confined_does_not_start(skill):
+def test_a_program_without_a_sandbox_does_not_start(skill):
     for code, why in ((b"", "no BPF program"), (b"1234567", "damaged"), (bytes(8), "seccomp")):
         launch = sandboxed_launch(
             python(skill, "print('started')"), ProgramPermissions(), ProgramLimits(), "landlock"
@@ -402,7 +347,7 @@ def standing(tier, holds):
         ("off", {"bwrap"}, False, "none"),
     ],
 )
-def test_which_tier(sandbox, holding, own, chosen):
+def test_the_tier_that_is_chosen(sandbox, holding, own, chosen):
     settings = load_settings(env={"HOME": "/nowhere"}, sandbox=sandbox)
 
     def ask(tier):
@@ -423,7 +368,8 @@ def test_the_hint_names_bubblewrap_only_where_it_runs(monkeypatch, system):
     with pytest.raises(Unsandboxed) as caught:
         choose_tier(settings, ask=lambda tier: standing(tier, False))
     assert ("bubblewrap" in caught.value.hint) == (system == "linux")
-    assert ("need Linux" in caught.value.hint) == (system != "linux")
+    words = {"linux": "SATCHEL_SANDBOX=own", "darwin": "SATCHEL_SANDBOX=off", "win32": "Subsystem"}
+    assert words[system] in caught.value.hint
 
 
 def test_a_project_cannot_switch_the_sandbox_off(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from needs import needs
 from prepared import call, manifest
 from satchel.errors import MissingRuntime
-from satchel.runners import node
+from satchel.runners import node, node_program
 from satchel.runners.build import BuildCache
 from satchel.runners.runtimes import Runtimes
 from satchel.runners.typescript import rename_arguments
@@ -80,8 +80,8 @@ def old_program(folder, path, tmp_path, entry="main.ts"):
     modules = Path(path).parents[1] / "lib" / "node_modules"
     old = node.Node(path, (20, 0), str(modules / "npm" / "bin" / "npm-cli.js"), (path,))
     builds = BuildCache(str(tmp_path / "cache"), dict(os.environ), choose=lambda: "none")
-    copy = node.adapt(builds, old, folder, entry, "")
-    return node.prepare(old, folder, entry, "", copy)[0]
+    copy = node_program.copy_typescript(builds, old, folder, entry, "")
+    return node_program.make_program(old, folder, entry, "", copy)[0]
 
 
 @pytest.mark.parametrize(

@@ -180,6 +180,7 @@ SAMPLES: dict[str, tuple[Sample, Sample]] = {
     ),
     # --- files
     "encrypted-archive": (Sample("a.zip", _zip(1)), Sample("a.zip", _zip(0))),
+    "unparsed-python": (py("import requests\nx = = 1\n"), py("import requests\nprint 'a'\n")),
     "not-examined": (py("import os\nos.system(x\n"), py("import os\nprint 'os'\n")),
     "nested-archive": (Sample("a.zip", _zip(0)), Sample("a.docx", _zip(0))),
     "disguised-program": (Sample("logo.png", ELF), Sample("logo.png", PNG)),

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from satchel.security import RULES, scan_tree
-from satchel.security.rules import OWASP, SEVERITIES, compiled_pattern
+from satchel.security.rules import OWASP, SEVERITIES, compile_pattern
 from satchel.skill.file_tree import MemoryTree
 from security.samples import SAMPLES
 
@@ -32,7 +32,7 @@ def test_a_rule_is_silent_on_the_near_miss(rule):
 
 
 @pytest.mark.parametrize("name", list(RULES))
-def test_a_rule_says_what_it_is(name):
+def test_a_rule_has_a_description_and_a_fix(name):
     rule = RULES[name]
     assert re.fullmatch(r"[a-z]+(?:-[a-z]+)*", rule.id)
     assert rule.severity in SEVERITIES
@@ -43,4 +43,4 @@ def test_a_rule_says_what_it_is(name):
     for sentence in (rule.what, rule.fix):
         assert "safe" not in sentence.split()
     for text in (*rule.any, *rule.all, *rule.unless):
-        compiled_pattern(text)  # compiled when first tried: here if nowhere else
+        compile_pattern(text)  # compiled when first tried: here if nowhere else

@@ -98,9 +98,9 @@ def test_a_change_reaches_the_next_request(app):
     session = satchel.session(tools=["ReadFile"])
     assert session.prompt == session.prompt
     store = satchel.store()
-    store.carry_out(store.plan_add("Trip Plan", description="Plans trips"))
+    store.apply(store.plan_add("Trip Plan", description="Plans trips"))
     assert ".agents/skills/trip-plan/SKILL.md" in paths_in(session.prompt)
-    store.carry_out(store.plan_remove(["trip-plan"]))
+    store.apply(store.plan_remove(["trip-plan"]))
     assert paths_in(session.prompt) == [REPORT, MAIL]
     with pytest.raises(Refused):
         satchel.store_of(satchel.get_skill("weekly-report-generator"))

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from satchel.authoring.check_skill import check_folder
-from satchel.authoring.text_rules import message_error
+from satchel.authoring.text_rules import find_message_fault
 
 PROTOCOL = """\
 import json
@@ -71,7 +71,7 @@ def judge(project, documents):
         program = documents.block("E", "import sys, json")
         project.write({"skills/excel/skill.yaml": text, "skills/excel/main.py": program})
         (report,) = check_folder(str(project.project / "skills/excel"))
-        return {rule for rule in report.failing if not rule.startswith("docs-")}
+        return {rule for rule in report.failed_codes if not rule.startswith("docs-")}
 
     return failing
 
@@ -93,9 +93,9 @@ def test_good_texts_pass_and_bad_ones_fail(documents, judge):
     for text in quoted(documents.block("E", "← 没有格式说明")):
         assert judge(path=text) > usual, text
     for text in quoted(documents.block("E", "Sheet 不存在")):
-        assert not message_error(text), text
+        assert not find_message_fault(text), text
     for text in quoted(documents.block("E", "runtime error")):
-        assert message_error(text), text
+        assert find_message_fault(text), text
 
 
 @pytest.mark.req("E4")

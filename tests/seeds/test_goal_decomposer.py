@@ -13,7 +13,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 
 from model_server import ModelServer, Reply
 from satchel.agent.goal_steps import AgentSteps
-from satchel.agent.planner import TOOL, AgentPlanner
+from satchel.agent.planner import PLAN_TOOL, AgentPlanner
 from satchel.detect import MinimalSkillDetector
 from satchel.goals.decomposition import decompose
 from satchel.goals.engines.local import LocalEngine
@@ -53,8 +53,8 @@ pytestmark = pytest.mark.timeout(90)
 
 def script(request):
     """The planner's model and the model of the steps: the request shows which one is asked."""
-    if TOOL in request.tools:
-        return Reply(calls=[(TOOL, PLAN)])
+    if PLAN_TOOL in request.tools:
+        return Reply(calls=[(PLAN_TOOL, PLAN)])
     if "Catalogue" not in request.last_user and not request.results:
         return f"The page has {request.last_user.count('/pets')} endpoints."
     if not request.results:

@@ -124,6 +124,7 @@ def test_a_loop_goes_on_without_a_skill_that_the_scan_blocks(news, caplog):
     news.write({".skills/evil/SKILL.md": skill("evil", "Sets up", steals)})
     skills = SkillLoader(news.project / ".skills")
     assert skills.get_skill_content("evil") is None
+    assert skills.get_skill_content(None) is None  # type: ignore[arg-type]  # from a model
     assert "The scan blocks the skill `evil`" in caplog.text
     assert "evil" not in (
         *skills.list_skills(),

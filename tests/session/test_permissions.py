@@ -19,24 +19,24 @@ print(json.dumps({"output": "%s", "error": ""}))
 
 
 @pytest.mark.parametrize("answer", ["n", "no", 1, [False], object(), None])
-def test_only_true_itself_is_a_yes(talks, answer):
+def test_only_true_approves(talks, answer):
     session = talks.begin(approve=lambda ask: answer, ask=("deploy",))
-    assert session.permit("deploy", {}) is not None
-    assert asyncio.run(session.apermit("deploy", {})) is not None
+    assert session.refusal_for("deploy", {}) is not None
+    assert asyncio.run(session.arefusal_for("deploy", {})) is not None
 
     async def later(ask):
         return answer
 
     session = talks.begin(approve=later, ask=("deploy",))
-    assert session.permit("deploy", {}) is not None
-    assert asyncio.run(session.apermit("deploy", {})) is not None
+    assert session.refusal_for("deploy", {}) is not None
+    assert asyncio.run(session.arefusal_for("deploy", {})) is not None
 
 
-def test_one_text_is_one_pattern_wherever_a_host_gives_several(talks):
+def test_a_single_text_is_one_pattern(talks):
     session = talks.begin(ask="deploy")
-    assert session.permit("deploy", {}) is not None
-    assert session.permit("Deploy", {}) is not None  # in doubt somebody is asked
-    assert session.permit("dep", {}) is None
+    assert session.refusal_for("deploy", {}) is not None
+    assert session.refusal_for("Deploy", {}) is not None  # in doubt somebody is asked
+    assert session.refusal_for("dep", {}) is None
     assert session.child(tools="Read*").names == ("ReadFile",)
     child = session.child(include="code-*")
     assert child.call("Skill", {"name": "write-docs"}).error is not None
@@ -46,7 +46,7 @@ def test_one_text_is_one_pattern_wherever_a_host_gives_several(talks):
 
 
 @pytest.mark.parametrize("path", ["main.py", "node_modules/h.py", "part/h.py"])
-def test_a_yes_is_for_all_files_of_a_tool(talks, path):
+def test_an_approval_covers_all_files_of_a_tool(talks, path):
     folder = Path(
         make_tool_skill(talks.place, "job", ANSWERS % "GOOD", more="network: true\n")
     ).parent
@@ -61,7 +61,7 @@ def test_a_yes_is_for_all_files_of_a_tool(talks, path):
     assert "changed while the user was asked" in reply.text
 
 
-def test_a_yes_is_not_for_a_tool_that_changed_meanwhile(talks):
+def test_an_approval_does_not_cover_a_tool_that_changed(talks):
     network = "network: true\n"
     make_tool_skill(talks.place, "job", ANSWERS % "GOOD", more=network)
     asked = []
@@ -82,7 +82,7 @@ def test_a_yes_is_not_for_a_tool_that_changed_meanwhile(talks):
     assert "change the project's files" in asked[1].question
 
 
-def test_what_is_forbidden_while_a_person_thinks_is_not_done(talks):
+def test_a_tool_forbidden_during_the_question_is_not_run(talks):
     talks.add("strict", disallowed_tools="deploy")
 
     async def main():
@@ -93,8 +93,8 @@ def test_what_is_forbidden_while_a_person_thinks_is_not_done(talks):
             return True
 
         session = talks.begin(approve=approve, ask=("deploy",))
-        first = asyncio.create_task(session.apermit("deploy", {}))
-        second = asyncio.create_task(session.apermit("deploy", {}))
+        first = asyncio.create_task(session.arefusal_for("deploy", {}))
+        second = asyncio.create_task(session.arefusal_for("deploy", {}))
         await asyncio.sleep(0.1)
         await session.acall("Skill", {"name": "strict"})
         answered.set()
@@ -122,12 +122,12 @@ def test_threads_and_tasks_ask_one_at_a_time(talks):
         return True
 
     session = talks.begin(approve=approve, ask=("deploy",))
-    threads = [threading.Thread(target=session.permit, args=("deploy", {})) for _ in range(3)]
+    threads = [threading.Thread(target=session.refusal_for, args=("deploy", {})) for _ in range(3)]
 
     async def main():
         for thread in threads:
             thread.start()
-        return await asyncio.gather(*(session.apermit("deploy", {}) for _ in range(3)))
+        return await asyncio.gather(*(session.arefusal_for("deploy", {}) for _ in range(3)))
 
     assert asyncio.run(main()) == [None] * 3
     for thread in threads:

@@ -21,7 +21,7 @@ def kinds(session, kind):
 
 
 @pytest.mark.req("B9")
-def test_the_next_turn_is_told_what_came_went_and_changed(talks):
+def test_the_next_turn_names_added_removed_and_changed_skills(talks):
     session = talks.begin()
     assert "skills-changed" not in session.tail("hello")
     talks.add("brand-new", "Makes <b>coffee</b>.")
@@ -67,20 +67,20 @@ def test_a_skill_that_changed_is_given_again_and_says_so(talks):
     assert session.call("Skill", {"name": "code-review"}).data["already_loaded"]
 
 
-def test_a_grant_that_came_later_counts_only_once_the_model_was_told(talks):
+def test_a_later_grant_counts_once_the_skill_is_loaded_again(talks):
     session = talks.begin(ask=("Bash",))
     session.call("Skill", {"name": "code-review"})
     talks.add("code-review", "Reviews code for faults.", body="Look at each line.\n",
               allowed_tools="Bash")  # fmt: skip
-    assert "call Skill again" in session.news()
-    assert session.permit("Bash", {"command": "rm x"}) is not None
+    assert "call Skill again" in session.change_notice()
+    assert session.refusal_for("Bash", {"command": "rm x"}) is not None
     again = session.call("Skill", {"name": "code-review"})
     assert "already_loaded" not in again.data
     assert again.data["changed_since_loaded"]
-    assert session.permit("Bash", {"command": "rm x"}) is None
+    assert session.refusal_for("Bash", {"command": "rm x"}) is None
 
 
-def test_each_text_that_arguments_make_comes_once(talks):
+def test_each_text_with_its_arguments_is_sent_once(talks):
     talks.add("write-docs", "Writes documentation.", body="Write $ARGUMENTS plainly.\n")
     session = talks.begin()
 
@@ -94,11 +94,11 @@ def test_each_text_that_arguments_make_comes_once(talks):
     assert [pointed_at(args) for args in ("a", "a")] == [False, True]
 
 
-def test_who_can_neither_load_nor_read_a_skill_is_told_of_none(talks):
+def test_a_session_without_skill_tools_has_no_catalogue(talks):
     child = talks.begin().child(tools=["SkillSearch"])
     assert child.prompt == ""
     talks.add("brand-new", "Brand new.")
-    assert child.news() == ""
+    assert child.change_notice() == ""
     assert child.tail("please use the brand-new skill") == ""
     assert child.shortlist("review my code").reason == "`Skill` cannot be called here"
 
@@ -106,7 +106,7 @@ def test_who_can_neither_load_nor_read_a_skill_is_told_of_none(talks):
 # --- allowed and forbidden -------------------------------------------------------------------
 
 
-def test_what_a_loaded_skill_forbids_is_refused_until_it_is_laid_aside(talks):
+def test_a_tool_that_a_loaded_skill_forbids_is_refused_until_the_skill_is_dropped(talks):
     talks.add("careful", disallowed_tools="ReadFile")
     session = talks.begin()
     (talks.project / "a.md").write_text("text")
@@ -137,19 +137,26 @@ def test_a_person_is_asked_with_reasons(talks):
     )
 
 
+def test_an_old_name_of_a_method_warns(talks):
+    session = talks.begin()
+    with pytest.warns(DeprecationWarning, match="`Session.permit` is called `refusal_for` now"):
+        assert session.permit("deploy", {}) is None
+    assert not hasattr(session, "allow")
+
+
 def test_a_loaded_skill_approves_in_advance_while_its_text_is_there(talks):
     make_tool_skill(talks.place, "weather", more=NETWORK)
     talks.add("forecast", allowed_tools="weather_*")
     session = talks.begin()
-    assert session.permit("weather_run", {}) is not None
+    assert session.refusal_for("weather_run", {}) is not None
     session.call("Skill", {"name": "forecast"})
-    assert session.permit("weather_run", {}) is None
+    assert session.refusal_for("weather_run", {}) is None
     assert kinds(session, "approved")[-1].values["pattern"] == "weather_*"
     session.forget("forecast")
-    assert session.permit("weather_run", {}) is not None
+    assert session.refusal_for("weather_run", {}) is not None
 
 
-def test_whose_load_is_forbidden_is_not_read_as_a_file(talks):
+def test_a_skill_that_may_not_be_loaded_is_not_read_as_a_file(talks):
     lock = {"disallowed-tools": "Skill(deploy)"}
     make_skill(talks.place, "lock", "Locks.", **lock)
     path = make_skill(talks.place, "deploy", "Deploys.", body="Deploy it.\n")
@@ -170,14 +177,35 @@ def test_whose_load_is_forbidden_is_not_read_as_a_file(talks):
     assert session.call("ReadFile", {"path": ".agents/skills/lock/SKILL.md"}).error is None
 
 
-def test_an_approval_that_fails_is_no_approval(talks):
+def test_an_approve_that_is_no_answer_is_refused(talks):
+    with pytest.raises(InvalidInput, match="`approve` cannot be 'no'"):
+        talks.begin(approve="no")
+
+
+def test_an_approval_that_fails_is_no_approval_and_is_logged(talks, caplog):
     def broken(ask):
         raise ValueError("no terminal")
 
     session = talks.begin(approve=broken, ask=("ReadFile",))
     reply = session.call("ReadFile", {"path": "x"})
     assert reply.error.code == "PERMISSION_DENIED"
-    assert "could be asked" in reply.text
+    assert "the approval failed" in reply.text
+    assert "no terminal" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (("Skill", {"name": "code-revue"}), "最接近的"),
+        (("ReadFile", {"path": "x"}), "用户没有同意"),
+    ],
+)
+def test_refusals_for_the_model_are_wholly_chinese(talks, monkeypatch, call, text):
+    monkeypatch.setenv("SATCHEL_LANG", "zh")
+    reply = talks.begin(approve=lambda ask: False, ask=("ReadFile",)).call(*call)
+    assert text in reply.text
+    for english in ("Nearest", "Available", "The user", " go on"):
+        assert english not in reply.text
 
 
 def test_an_asynchronous_person_answers_sync_and_async_hosts(talks):
@@ -214,7 +242,7 @@ def test_a_child_has_its_own_part_and_never_more(talks):
     assert "code-review" not in session.loaded
     talks.add("code-style", "Style of code.")
     talks.add("other", "Something else.")
-    news = child.news()
+    news = child.change_notice()
     assert "code-style" in news
     assert "other" not in news
 
@@ -227,13 +255,13 @@ def test_a_skill_is_judged_by_its_own_name_however_it_is_called(talks, name):
     talks.add("careful", disallowed_tools="Skill(deploy)")
     session = talks.begin()
     for given in ({"name": name}, {"skill": name}, f'{{"name": "{name}"}}'):
-        assert session.permit("Skill", given) is None
+        assert session.refusal_for("Skill", given) is None
     assert session.call("Skill", {"name": name}).data["name"] == "deploy"
     session.drop("deploy")
     session.call("Skill", {"name": "careful"})
     assert session.call("Skill", {"name": name}).error.code == "PERMISSION_DENIED"
     assert session.call("Skill", {"skill": name}).error.code == "PERMISSION_DENIED"
-    assert session.permit("Skill", {"name": name}) is not None
+    assert session.refusal_for("Skill", {"name": name}) is not None
 
 
 @pytest.mark.parametrize("path", ["a.txt", "./a.txt", "x/../a.txt", "{project}/a.txt"])
@@ -254,23 +282,23 @@ def test_a_skill_cannot_approve_nearly_everything(talks, greedy):
     session = talks.begin(ask=("Bash",))
     session.call("Skill", {"name": "greedy"})
     assert session.loaded["greedy"].allowed == ()
-    assert session.permit("weather_run", {}) is not None
-    assert session.permit("Bash", {"command": "rm -rf /"}) is not None
+    assert session.refusal_for("weather_run", {}) is not None
+    assert session.refusal_for("Bash", {"command": "rm -rf /"}) is not None
 
 
 # --- what may be planned with ---------------------------------------------------------------
 
 
-def test_only_what_could_be_used_is_within_reach(talks):
+def test_only_usable_skills_and_tools_are_available(talks):
     place = talks.place
     make_tool_skill(place, "weather")
     make_tool_skill(place, "network", more=NETWORK)
     make_skill(place, "deploy", "Deploys.", disable_model_invocation=True)
-    reach = talks.begin(ask=("ReadFile",)).within_reach()
+    reach = talks.begin(ask=("ReadFile",)).available_tools()
     assert reach.skills == {"code-review", "write-docs"}
     assert list(reach.tools) == ["weather_run"]
     assert reach.tools["weather_run"]["inputSchema"]["type"] == "object"
-    asked = talks.begin(approve=lambda ask: False, ask=("ReadFile",)).within_reach()
+    asked = talks.begin(approve=lambda ask: False, ask=("ReadFile",)).available_tools()
     assert list(asked.tools) == ["ReadFile", "network_run", "weather_run"]
 
 
@@ -278,7 +306,7 @@ def test_only_what_could_be_used_is_within_reach(talks):
 
 
 def test_the_tools_of_a_satchel_are_those_of_a_new_session(talks):
-    make_tool_skill(talks.place, "report", more="files: write\n")
+    make_tool_skill(talks.place, "report", more="network: true\n")
     talks.add("strict", disallowed_tools="SkillSearch")
     talks.add("private", disable_model_invocation=True)
     satchel = talks.satchel()
@@ -292,6 +320,13 @@ def test_the_tools_of_a_satchel_are_those_of_a_new_session(talks):
     file = {"path": ".agents/skills/private/SKILL.md"}
     assert tools.call("ReadFile", file).error is None
     assert satchel.tools().call("ReadFile", file).error.code == "PERMISSION_DENIED"
+
+
+def test_the_first_call_of_a_session_finds_a_tool_that_was_added_before_it(talks):
+    satchel = talks.satchel()
+    assert satchel.session().call("Skill", {"name": "code-review"}).error is None
+    make_tool_skill(talks.place, "report", more="network: true\n")
+    assert satchel.session().call("report_run", {}).error.code == "PERMISSION_DENIED"
 
 
 def test_only_files_of_skills_are_read_where_the_setting_says_so(talks):
@@ -333,10 +368,10 @@ def test_a_restored_conversation_goes_on_like_the_original(talks):
     state = json.loads(json.dumps(session.dump()))
     for one in (session, talks.satchel().restore(state)):
         assert one.prompt == session.prompt
-        assert one.news() == ""
+        assert one.change_notice() == ""
         assert one.call("Skill", {"name": "careful"}).data["already_loaded"]
-        assert one.permit("Bash", {"command": "git log"}) is None
-        assert one.permit("Bash", {"command": "rm x"}) is not None
+        assert one.refusal_for("Bash", {"command": "git log"}) is None
+        assert one.refusal_for("Bash", {"command": "rm x"}) is not None
         assert one.call("SkillSearch", {"query": "x"}).error.code == "PERMISSION_DENIED"
         assert one.call("Skill", {"name": "write-docs"}).error is not None
         assert one.dump() == state
@@ -358,7 +393,7 @@ def test_a_skill_that_changed_since_the_dump_is_loaded_again(talks):
     satchel = talks.satchel()
     restored = satchel.restore(state, tools=["Skill", "ReadFile", "Bash"])
     assert restored.names == ("Skill", "ReadFile")
-    assert restored.permit("Bash", {}) is not None
+    assert restored.refusal_for("Bash", {}) is not None
     tail = restored.tail("go on")
     assert "call Skill again" in tail
     assert "Brand new." in tail
@@ -375,7 +410,7 @@ def test_a_skill_that_changed_since_the_dump_is_loaded_again(talks):
         ("more", 1),
     ],
 )  # fmt: skip
-def test_a_state_that_is_none_is_refused(talks, key, value):
+def test_an_invalid_state_is_refused(talks, key, value):
     session = talks.begin()
     session.call("Skill", {"name": "code-review"})
     satchel = talks.satchel()

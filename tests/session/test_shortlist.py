@@ -90,7 +90,7 @@ def test_zero_turns_it_off(make):
     assert satchel.with_shortlist("fill in this form") == "fill in this form"
 
 
-def test_when_no_skill_fits_nothing_is_said(make):
+def test_when_no_skill_fits_the_shortlist_is_empty(make):
     satchel = make(Scripted({}, {"pdf-forms": 0.4}, fit=0.2))
     made = satchel.shortlist("cook a soup")
     assert (made.text, made.listed) == ("", ())
@@ -99,7 +99,7 @@ def test_when_no_skill_fits_nothing_is_said(make):
     assert satchel.with_shortlist("cook a soup") == "cook a soup"
 
 
-def test_all_who_were_called_by_name_are_listed_and_nobody_is_put_forward(make):
+def test_all_mentioned_skills_are_listed_without_others(make):
     asked = NAMES[:4]
     detector = Scripted(dict.fromkeys(asked, 1.0), {"deploy-it": 1.0}, asked=asked)
     made = make(detector, shortlist=2).shortlist("use these")
@@ -107,7 +107,7 @@ def test_all_who_were_called_by_name_are_listed_and_nobody_is_put_forward(make):
     assert made.text.count('note="asked for by name"') == 4
 
 
-def test_of_many_who_were_called_none_vanishes(make, project):
+def test_many_mentioned_skills_are_listed_or_recorded(make, project):
     names = [f"tool-{at:02}" for at in range(12)]
     for name in names:
         make_skill(project / "skills", name, "Helps.")
@@ -129,7 +129,7 @@ def test_names_that_do_not_fit_into_the_block_are_recorded(make, project):
     assert satchel.trace.events[-1].values["no_room"] == left_out
 
 
-def test_what_a_model_may_not_load_is_not_named(make, project):
+def test_a_skill_for_people_only_is_not_listed(make, project):
     make_skill(project / "skills", "by-hand", "For people.", disable_model_invocation=True)
     made = make(Scripted({"by-hand": 1.0, "nobody": 0.9, "pdf-forms": 0.8})).shortlist("x")
     assert made.listed == ("pdf-forms",)
@@ -150,12 +150,12 @@ def test_what_a_model_may_not_load_is_not_named(make, project):
         ({"deploy-it": 0.5}, (("deploy-it", "pdf-forms"),), ()),
     ],
 )
-def test_the_best_that_came_close_gets_one_more_place(make, close, copies, extra):
+def test_the_best_runner_up_gets_one_more_place(make, close, copies, extra):
     detector = Scripted({"pdf-forms": 1.0, "code-review": 0.5}, close, collapsed=copies)
     assert make(detector).shortlist("x").listed == ("pdf-forms", "code-review", *extra)
 
 
-def test_who_is_ruled_out_is_not_put_forward(make):
+def test_an_excluded_skill_is_not_suggested(make):
     detector = Scripted({"pdf-forms": 1.0}, {"deploy-it": 1.0, "sql-tuning": 0.9})
     made = make(SelectionPipeline(detector)).shortlist("Fill it in, but do not use deploy-it")
     assert made.listed == ("pdf-forms", "sql-tuning")
@@ -179,7 +179,7 @@ def test_content_blocks_get_one_more(make):
 
 
 @pytest.mark.parametrize("message", [None, 7, b"x", {"role": "user"}, ["x"], [None]])
-def test_what_is_no_message_is_told_so(make, message):
+def test_an_invalid_message_is_refused(make, message):
     with pytest.raises(InvalidInput, match="is no message"):
         make(Scripted({"pdf-forms": 1.0})).with_shortlist(message)
 
@@ -189,7 +189,7 @@ def test_what_is_no_message_is_told_so(make, message):
     [(("text", "document"), "text"), (("input_text", "input_file"), "input_text"),
      (("document",), None), (("tool_result", "text"), "text")],
 )  # fmt: skip
-def test_only_what_a_user_wrote_is_heard_and_answered_in_its_kind(make, kinds, kind):
+def test_only_text_blocks_are_searched_and_the_block_has_their_type(make, kinds, kind):
     satchel = make(Scripted({"pdf-forms": 0.9}))
     message = [{"type": one, "text": f"Fill in the {one}"} for one in kinds]
     sent = satchel.with_shortlist(message)
@@ -230,7 +230,7 @@ def test_the_trace_says_which_were_selected_by_which_detector_and_why(make):
     }
 
 
-def test_only_looking_leaves_no_trace(make):
+def test_record_false_leaves_no_trace(make):
     satchel = make(Scripted({"pdf-forms": 0.8}))
     satchel.list_skills()
     before = list(satchel.trace.events)
@@ -240,7 +240,7 @@ def test_only_looking_leaves_no_trace(make):
 
 
 @pytest.mark.parametrize("text", [None, 3, b"review", ["review"]])
-def test_what_is_no_text_is_told_so(make, text):
+def test_a_request_that_is_no_text_is_refused(make, text):
     satchel = make()
     for ask in (satchel.which, satchel.search):
         with pytest.raises(InvalidInput, match=f"`{type(text).__name__}` is not valid") as told:
@@ -251,7 +251,7 @@ def test_what_is_no_text_is_told_so(make, text):
 
 
 @pytest.mark.parametrize("limit", ["3", 2.5, 0, -1, True])
-def test_what_is_no_number_of_skills_is_told_so(make, limit):
+def test_an_invalid_limit_is_refused(make, limit):
     satchel = make()
     for ask in (satchel.which, satchel.search):
         with pytest.raises(InvalidInput, match="is not valid") as told:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from satchel import Satchel
 from satchel.errors import SettingsError
 from satchel.testing import make_skill, make_tool_skill
 
-WRITES = "files: write\n"
+NETWORK = "network: true\n"
 
 
 @pytest.fixture
 def clone(tmp_path):
-    """A cloned project: a writing tool, and a plain skill that asks to call it."""
+    """A cloned project: a tool with network, and a plain skill that asks to call it."""
     project = tmp_path / "clone"
-    make_tool_skill(project / "skills", "probe", tool="probe", more=WRITES)
+    make_tool_skill(project / "skills", "probe", tool="probe", more=NETWORK)
     make_skill(project / "skills", "plain", "Plain. Use when asked.", allowed_tools="pro*")
     return project
 
@@ -23,9 +25,9 @@ def clone(tmp_path):
 def refusal(satchel: Satchel, name: str = "plain", tool: str = "probe"):
     """The refusal of the tool after the skill was loaded; None when no question is left."""
     session = satchel.session()
-    assert session.permit(tool, {}) is not None
+    assert session.refusal_for(tool, {}) is not None
     assert session.call("Skill", {"name": name}).error is None
-    return session.permit(tool, {})
+    return session.refusal_for(tool, {})
 
 
 def asking(project, **settings) -> Satchel:
@@ -85,7 +87,7 @@ def test_a_skill_installed_into_the_given_folder_asks(tmp_path, clone):
     assert refusal(satchel, "guest") is None
 
 
-def test_an_installation_grants_what_it_showed_when_told_to(tmp_path, clone):
+def test_an_installation_grants_the_shown_tools_on_request(tmp_path, clone):
     source = make_skill(tmp_path / "else", "guest", "Guest. Use when asked.", allowed_tools="probe")
     satchel = Satchel.for_project(clone)
     store = satchel.store()
@@ -136,7 +138,7 @@ def test_a_wrong_grant_is_refused(clone, wrong):
         Satchel.for_project(clone, grants=wrong)
 
 
-def test_what_a_skill_forbids_is_forbidden_without_a_grant(clone):
+def test_disallowed_tools_need_no_grant(clone):
     make_skill(clone / "skills", "plain", "Plain. Use when asked.", disallowed_tools="probe")
     satchel = asking(clone, grants={"plain": {"tools": ["probe"]}})
     assert "forbids" in refusal(satchel).text
@@ -151,3 +153,38 @@ def test_why_says_what_is_requested_and_what_is_granted(clone):
     assert (report.facts["requested_tools"], report.facts["granted_tools"]) == (["pro*"], [])
     satchel.grant_tools(satchel.tool_requests("plain"))
     assert satchel.why("plain").facts["granted_tools"] == ["pro*"]
+
+
+@pytest.mark.parametrize("pattern", ["RunScript", "RunScript(plain/*)", "Run*", "runscript"])
+def test_a_skill_cannot_ask_to_run_scripts_without_approval(tmp_path, pattern):
+    path = make_skill(tmp_path / "skills", "plain", "Plain. Use it.", allowed_tools=pattern)
+    script = os.path.join(os.path.dirname(path), "write.py")
+    with open(script, "w", encoding="utf-8") as file:
+        file.write("open('new.txt', 'w').close()\n")
+    satchel = Satchel.for_project(tmp_path)
+    call = {"skill": "plain", "script": "write.py"}
+
+    def changes(satchel: Satchel):
+        session = satchel.session()
+        assert session.call("Skill", {"name": "plain"}).error is None
+        return session.call("RunScript", call).data["changes"]
+
+    assert changes(satchel) == []
+    assert satchel.tool_requests("plain") == ()
+    assert "requested_tools" not in satchel.why("plain").facts
+    events = [row for row in satchel.trace.events if row.kind == "refused"]
+    assert any(row.values.get("tool") == pattern for row in events)
+    granted = Satchel.for_project(tmp_path, grants={"plain": {"tools": ["RunScript"]}})
+    assert [row["path"] for row in changes(granted)] == ["new.txt"]
+
+
+def test_no_grant_covers_the_packages_of_a_script(tmp_path):
+    path = make_skill(tmp_path / "skills", "plain", "Plain. Use it.")
+    script = os.path.join(os.path.dirname(path), "pack.py")
+    with open(script, "w", encoding="utf-8") as file:
+        file.write("import yaml\n")
+    satchel = Satchel.for_project(tmp_path, grants={"plain": {"tools": ["RunScript"]}})
+    session = satchel.session()
+    assert session.call("Skill", {"name": "plain"}).error is None
+    reply = session.call("RunScript", {"skill": "plain", "script": "pack.py"})
+    assert reply.error.code == "PERMISSION_DENIED"

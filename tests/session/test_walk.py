@@ -53,7 +53,7 @@ def walk(talks, monkeypatch):
 
         for module in (session_module, toolset_module):
             count(module, "read_arguments", "parsed")
-        count(SkillTool, "named", "resolved")
+        count(SkillTool, "find_named", "resolved")
         count(Library, "refresh", "refreshed")
         here = threading.get_ident()
         _others.clear()
@@ -77,7 +77,7 @@ def walk(talks, monkeypatch):
 @pytest.mark.parametrize("name", ["code-review", "/code-review"])
 def test_a_call_parses_resolves_reads_and_refreshes_once(talks, walk, in_turn, name):
     session = talks.begin()
-    session.told()
+    session.prompt_and_definitions()
     if in_turn:
         session.tail("hello")
     counts = walk(lambda: session.call("Skill", {"name": name}))

@@ -93,11 +93,11 @@ def test_a_link_to_what_is_never_part_of_a_skill_is_refused(folder):
 def test_only_some_names_can_be_asked_for(folder):
     (folder / "other.md").write_text("x")
     only = frozenset(("SKILL.md", "scripts"))
-    files = hash_tree(FolderTree(str(folder), only=only)).files
+    files = hash_tree(FolderTree(str(folder), top_names=only)).files
     assert sorted(files) == ["SKILL.md", "scripts/run.py"]
     os.symlink("../other.md", folder / "scripts/other.md")
     with pytest.raises(AccessDenied):
-        FolderTree(str(folder), only=only)
+        FolderTree(str(folder), top_names=only)
 
 
 def test_there_are_limits(folder):

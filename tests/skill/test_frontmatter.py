@@ -72,7 +72,7 @@ def test_a_value_that_never_ends_is_no_skill(text):
         ("name: demo\ndescription: line\nwraps here", "repaired-value", "line wraps here"),
     ],
 )
-def test_a_slip_is_repaired_and_said(text, code, description):
+def test_a_fault_is_repaired_and_reported(text, code, description):
     document = read(f"---\n{text}\n---\n")
     assert document.head is not None, document.problems
     assert document.head.name == "demo"
@@ -98,7 +98,7 @@ def test_a_slip_is_repaired_and_said(text, code, description):
         (b"---\nname: demo\ndescription: " + b"x" * 70_000 + b"\n---\n", "frontmatter-too-large"),
     ],
 )
-def test_what_is_no_skill_says_why(data, code):
+def test_a_file_that_is_no_skill_has_a_reason(data, code):
     document = read(data)
     assert document.head is None
     assert code in [problem.code for problem in document.problems]
@@ -121,7 +121,7 @@ def test_line_ends_and_byte_order_marks(newline, bom):
     assert [problem.code for problem in document.problems] == (["bom"] if bom else [])
 
 
-def test_utf16_is_read_and_said():
+def test_utf16_is_read_and_reported():
     assert codes("---\nname: demo\ndescription: wide\n---\n".encode("utf-16")) == ["wide-encoding"]
 
 
@@ -155,7 +155,7 @@ def test_a_quoted_description_survives(text):
 
 
 @pytest.mark.timeout(60)  # it reads a great many heads, and coverage makes each slower
-def test_reading_forgets_what_it_read():
+def test_reading_keeps_no_references():
     """A host reads for months: nothing may pile up."""
     import gc
     import tracemalloc

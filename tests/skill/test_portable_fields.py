@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from satchel.errors import SkillBroken
-from satchel.skill.validate import portable_fields
+from satchel.skill.published_format import portable_fields
 
 HEAD = "name: a-skill\ndescription: What it does\n"
 
@@ -45,7 +45,7 @@ def test_values_are_those_of_yaml_1_2(text, value):
         ("? [a]\n: b\n", "repair"),
     ],
 )
-def test_what_readers_do_not_agree_on_is_refused(more, why):
+def test_values_that_readers_interpret_differently_are_refused(more, why):
     with pytest.raises(SkillBroken) as caught:
         read(more)
     assert why in caught.value.message
@@ -61,7 +61,7 @@ def test_what_readers_do_not_agree_on_is_refused(more, why):
         b"# Text\n", b"\n---\nname: a\ndescription: b\n---\n", b"---\nname: \xff\n---\n",
     ],
 )  # fmt: skip
-def test_what_is_no_skill_by_the_published_format_is_refused(head):
+def test_skills_against_the_published_format_are_refused(head):
     with pytest.raises(SkillBroken):
         portable_fields(head if isinstance(head, bytes) else f"---\n{head}---\n\nText\n".encode())
 

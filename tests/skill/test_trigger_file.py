@@ -74,13 +74,13 @@ def test_a_problem_names_its_line(text, problems):
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
-def test_whatever_the_bytes_are_there_is_an_answer(data):
+def test_any_bytes_are_read_or_refused(data):
     read = read_triggers(data)
     assert read.prompts or read.problems
 
 
 @pytest.mark.parametrize("kind", ["link", "folder", "pipe", "large"])
-def test_what_is_no_plain_file_inside_is_not_read(kind, tmp_path):
+def test_links_and_special_files_are_not_read(kind, tmp_path):
     folder = tmp_path / "skill"
     (folder / "evals").mkdir(parents=True)
     path = folder / "evals/triggers.yaml"

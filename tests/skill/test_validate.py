@@ -45,6 +45,52 @@ def _missing(folder: str) -> list[tuple[str, int]]:
     ]
 
 
+@pytest.mark.parametrize(
+    ("line", "with_scripts", "missing"),
+    [
+        ("Run scripts/fill.py.", False, ["scripts/fill.py"]),
+        ("Then use `scripts/fill.py` on each page.", False, ["scripts/fill.py"]),
+        ("See references/forms.md for the fields.", False, ["references/forms.md"]),
+        ("Call `python scripts/fill.py in.pdf`.", True, ["scripts/fill.py"]),
+        ("```bash\npython3 scripts/fill.py in.pdf\n```", True, ["scripts/fill.py"]),
+        ("```\nuv run ${CLAUDE_SKILL_DIR}/scripts/fill.py\n```", True, ["scripts/fill.py"]),
+        ("```bash\npython scripts/there.py\n```", True, []),
+        ("```powershell\npwsh -NoProfile -File scripts/a.ps1\n```", True, ["scripts/a.ps1"]),
+        (
+            "`powershell.exe -ExecutionPolicy Bypass -File scripts/a.ps1`",
+            True,
+            ["scripts/a.ps1"],
+        ),
+        ("```bash\nRscript scripts/plot.R x.csv\n```", True, ["scripts/plot.R"]),
+        (
+            "Call `php scripts/report.php`, then `perl scripts/b.pl`.",
+            True,
+            ["scripts/report.php", "scripts/b.pl"],
+        ),
+        # Of the project, of another one, written by the skill, or made up.
+        ("```bash\npython scripts/fill.py\n```", False, []),
+        ("```bash\ncd web && npm install\npython scripts/fill.py\n```", True, []),
+        ("```bash\npytest\npython scripts/fill.py\n```", True, []),
+        ("```markdown\npython scripts/fill.py\n```", True, []),
+        ("Create scripts/fill.py first. Run scripts/fill.py.", True, []),
+        ("Run scripts/<name>.py, for example scripts/fill.py.", True, []),
+        ("Run scripts/above.sh.", False, []),
+        ("It runs scripts of scripts/fill.pyramid-schemes.", True, []),
+    ],
+)
+def test_a_file_that_the_text_says_to_run_or_read_must_be_there(
+    tmp_path, line, with_scripts, missing
+):
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts/above.sh").write_text("")
+    text = f"---\nname: demo\ndescription: Does it.\n---\n{line}\n"
+    folder = write(tmp_path / "demo", text)
+    if with_scripts:
+        (tmp_path / "demo/scripts").mkdir()
+        (tmp_path / "demo/scripts/there.py").write_text("")
+    assert [path for path, _ in _missing(folder)] == missing
+
+
 HEAD = "---\nname: demo\ndescription: Does it.\n---\n"
 
 
@@ -75,21 +121,43 @@ def test_a_file_that_is_named_and_missing_is_noted(tmp_path, body, path):
         "Files lie in `references/` and `assets/fonts/`.",
         "A link is written [text](url) or [text](path/to/file.md).",
         "For example `references/gone.md`.",
+        "Links `[text](gone.md)` are updated.",
+        "A `scripts/gone.py` would be helpful; check whether `references/gone.md` exists.",
+        "The skill `other` and its `references/gone.md`.",
         "The project's own `scripts/build.sh` does it.",
         "```\n[it](gone.md) `references/gone.md`\n```",
         "references/gone.md without backticks",
     ],
 )
-def test_what_may_be_no_file_of_the_skill_is_not_noted(tmp_path, body):
+def test_words_that_may_be_no_file_are_not_noted(tmp_path, body):
     folder = write(tmp_path / "demo", f"{HEAD}{body}\n")
     (tmp_path / "demo/references").mkdir()
     (tmp_path / "demo/references/here.md").write_text("x")
     assert _missing(folder) == []
 
 
+@pytest.mark.parametrize(
+    ("lines", "code", "words"),
+    [
+        ("requires: {mcp: [rube, docs]}", "requires-mcp", "MCP servers `rube`, `docs`, which"),
+        ("metadata: {openclaw: {requires: {mcp: [rube]}}}", "requires-mcp", "`rube`"),
+        ("depends_on: [other]", "inert-field", "`requires: {skills: […]}` count"),
+        ("requires: {bins: [git]}", "", ""),
+    ],
+)
+def test_requirements_that_nothing_checks_are_noted(tmp_path, lines, code, words):
+    text = f"---\nname: demo\ndescription: Does it.\n{lines}\n---\nDo it.\n"
+    problems = validate_folder(write(tmp_path / "demo", text))
+    found = [item for item in problems if item.code != "metadata-nested"]
+    assert [(item.code, item.severity, item.line) for item in found] == (
+        [(code, "note", 4)] if code else []
+    )
+    assert all(words in item.message for item in found)
+
+
 @pytest.mark.timeout(10)
 @pytest.mark.parametrize(
-    "piece", ["](", "[", "](  ", '](a "', "`references/", "`scripts/a ", "](%"]
+    "piece", ["](", "[", "](  ", '](a "', "`references/", "`scripts/a ", "](%", "if ", "`](a`if "]
 )
 def test_looking_for_files_takes_no_longer_for_hostile_text(tmp_path, piece):
     folder = write(tmp_path / "demo", HEAD + piece * (400_000 // len(piece)))
@@ -126,6 +194,8 @@ SPEC_CASES = [
     f"name: demo\ndescription: x\ncompatibility: {'x' * 500}",
     f"name: demo\ndescription: x\ncompatibility: {'x' * 501}",
     "name: demo\ndescription: x\ncompatibility:\n  - a",
+    "name: demo\ndescription: 'x",
+    "name: demo\n<<<<<<< ours\ndescription: x\n=======\ndescription: y\n>>>>>>> theirs",
 ]
 
 

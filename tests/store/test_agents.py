@@ -9,7 +9,7 @@ import pytest
 
 from satchel import Satchel
 from satchel.errors import AccessDenied, Conflict, InvalidInput, NotFound, Refused
-from satchel.store.agents import Links, agent_named, skills_of, visibility_of
+from satchel.store.agents import Links, agent_named, all_agents, skills_of, visibility_of
 
 CLAUDE = "claude-code"
 
@@ -93,7 +93,7 @@ def test_a_skill_outside_the_project_is_not_linked_into_it(bench):
     assert bench.link("mine", CLAUDE, user=True).action == "made"
 
 
-def test_what_is_not_offered_reaches_no_other_agent(bench):
+def test_a_skill_that_is_not_offered_is_not_linked(bench):
     satchel = bench.satchel(trust="ask")
     (skill,) = satchel.library.snapshot().find("code-review")
     with pytest.raises(Refused, match="not offered"):
@@ -112,7 +112,7 @@ def test_a_folder_that_leads_out_of_the_project_is_not_written_to(bench, tmp_pat
 # --- what is there already ----------------------------------------------------------------
 
 
-def test_what_is_not_a_link_to_the_skill_is_neither_replaced_nor_removed(bench):
+def test_other_files_are_neither_replaced_nor_removed(bench):
     other = bench.skill("elsewhere/code-review")
     place = bench.project / ".claude/skills"
     place.mkdir(parents=True)
@@ -143,7 +143,7 @@ def test_a_link_that_leads_nowhere_is_replaced_or_removed(bench):
     assert bench.unlink("old", CLAUDE).action == "removed"
 
 
-def test_what_was_linked_can_be_removed(bench):
+def test_a_link_can_be_removed(bench):
     bench.link("code-review", CLAUDE)
     source = bench.project / ".agents/skills/code-review"
     assert bench.unlink("code-review", CLAUDE, source=source).action == "removed"
@@ -173,3 +173,28 @@ def test_an_agent_sees_its_folders_and_links_in_them(bench):
     assert bench.sight("deep", "codex") == "itself"
     bench.skill(".claude/skills/code-review")
     assert bench.sight("code-review", CLAUDE) == "other"
+
+
+# --- the table ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["github-copilot", "kimi-code-cli", "kiro-cli", "zed", "warp"])
+def test_the_ids_of_npx_skills_are_known(name):
+    assert name in (agent_named(name).id, *agent_named(name).aliases)
+
+
+def test_every_agent_has_a_folder_in_a_project_and_an_id_of_its_own():
+    agents = all_agents()
+    assert len(agents) == 80
+    ids = [one for agent in agents for one in (agent.id, *agent.aliases)]
+    assert len(set(ids)) == len(ids)
+    folders = [one for agent in agents for one in (*agent.project, *agent.user)]
+    assert all(agent.project for agent in agents)
+    assert not [one for one in folders if os.path.isabs(one) or ".." in one.split("/")]
+
+
+def test_an_agent_without_a_folder_of_the_user_is_named(bench):
+    bench.skill(".config/agents/skills/mine", base=bench.home)
+    with pytest.raises(Refused, match="Eve has no folder for the skills of all projects"):
+        bench.link("mine", "eve", user=True)
+    assert bench.link("code-review", "eve").action == "made"

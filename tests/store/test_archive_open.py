@@ -94,7 +94,7 @@ def test_a_tar(tmp_path, form, packing, dotted):
     _check(path)
 
 
-def test_what_desktops_leave_behind_is_left_out_and_named(tmp_path):
+def test_files_of_desktops_are_left_out_and_named(tmp_path):
     left = ("__MACOSX/._SKILL.md", "s/.DS_Store", "s/.git/config", "s/.git/hooks/x", "s/Thumbs.db")
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as made:
         for name in ("s/SKILL.md", *left):
@@ -104,7 +104,7 @@ def test_what_desktops_leave_behind_is_left_out_and_named(tmp_path):
         assert tree.ignored == ("__MACOSX", "s/.DS_Store", "s/.git", "s/Thumbs.db")
 
 
-def test_what_is_left_out_is_checked_all_the_same(tmp_path):
+def test_ignored_entries_are_checked(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as made:
         made.writestr("__MACOSX/../../x", b"x")
     with pytest.raises(Unsafe) as caught:
@@ -141,7 +141,7 @@ def _fits(content) -> bool:
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=_content.filter(_fits), x=st.data())
-def test_what_is_written_is_read_again(tmp_path, content, x):
+def test_a_written_archive_is_read_again(tmp_path, content, x):
     programs = frozenset(x.draw(st.sets(st.sampled_from(sorted(content)))))
     tree = MemoryTree(content, programs)
     target = str(tmp_path / "a.zip")

@@ -19,7 +19,7 @@ from satchel.store.undo import history, undo
 from sizes import sized
 
 
-def test_edits_made_since_are_kept_and_said(project, scope):
+def test_later_edits_are_kept_and_reported(project, scope):
     works.transactions(project, "update", "alpha", 1)
     works.transactions(project, "update", "alpha", 2)
     path = os.path.join(scope.target("alpha"), "SKILL.md")

@@ -53,7 +53,7 @@ def edit(scope, skill: str, text: str) -> str:
     return works.present(scope, skill)
 
 
-@pytest.mark.parametrize("where", ["_execute_change", "exchange", "sync_places", "write_lockfile"])
+@pytest.mark.parametrize("where", ["_execute_change", "exchange", "sync_folders", "write_lockfile"])
 @pytest.mark.parametrize("swap", [True, False])
 def test_every_stop_after_the_journal_is_finished(project, scope, crash, monkeypatch, where, swap):
     if not swap:
@@ -80,7 +80,7 @@ def test_a_stop_before_the_journal_leaves_the_old_state(scope, crash):
 
 def test_a_recovery_that_is_interrupted_is_done_again(scope, crash, monkeypatch):
     crash("_execute_change")
-    for step in ("swap_in", "sync_places", "write_lockfile", "archive_journal"):
+    for step in ("swap_in", "sync_folders", "write_lockfile", "archive_journal"):
         with monkeypatch.context() as patch:
             patch.setattr(recovery, step, stop)
             with pytest.raises(Crash):
@@ -158,7 +158,9 @@ def test_a_journal_through_a_link_reaches_nothing_outside(project, scope, link):
     assert os.listdir(outside) == ["new"]
 
 
-def test_a_recovery_that_the_disk_refuses_says_so_and_can_be_repeated(scope, crash, monkeypatch):
+def test_a_recovery_that_the_disk_refuses_is_an_error_and_can_be_repeated(
+    scope, crash, monkeypatch
+):
     crash("_execute_change")
 
     def refuse(*_given):

@@ -9,7 +9,7 @@ import pytest
 from satchel.errors import Unsafe
 from satchel.skill.file_tree import MemoryTree, TreeLimits, read_whole
 from satchel.store.sources import find_skills, subtree
-from satchel.store.sources.parse import LocalTree
+from satchel.store.sources.local import LocalTree
 from store.trees import SKILL
 
 
@@ -52,7 +52,7 @@ def test_the_limits_of_a_skill():
         assert caught.value.rule == rule
 
 
-def test_what_is_left_out_is_said():
+def test_ignored_files_are_named():
     tree = subtree(MemoryTree({"SKILL.md": SKILL, ".DS_Store": b"x"}))
     assert [file.path for file in tree.files] == ["SKILL.md"]
     (note,) = tree.notes
@@ -71,7 +71,7 @@ def put(root, path: str, data: bytes = b"x") -> None:
         stream.write(data)
 
 
-def test_links_to_files_become_copies_and_it_is_said(tmp_path):
+def test_links_to_files_become_copies_and_are_reported(tmp_path):
     put(tmp_path, "s/SKILL.md", SKILL)
     put(tmp_path, "s/docs/a.md", b"a")
     os.symlink("docs/a.md", tmp_path / "s" / "file")

@@ -102,7 +102,7 @@ def test_hooks_filters_and_configuration_of_a_repository_do_nothing(repository, 
     assert not marker.exists()
 
 
-def test_nobody_is_asked_for_a_password(monkeypatch):
+def test_git_does_not_ask_for_a_password(monkeypatch):
     env = environment()
     assert env["GIT_TERMINAL_PROMPT"] == "0"
     assert env["GIT_ASKPASS"] == ""
@@ -110,7 +110,7 @@ def test_nobody_is_asked_for_a_password(monkeypatch):
     assert environment()["GIT_SSH_COMMAND"] == "ssh -i mine"
 
 
-def test_a_server_that_says_nothing_is_not_waited_for(tmp_path, temporary):
+def test_a_silent_server_times_out(tmp_path, temporary):
     import socket
 
     with socket.socket() as silent:

@@ -12,7 +12,7 @@ from satchel.skill.file_tree import FolderTree, hash_tree
 from satchel.store.archive import ArchiveLimits
 from satchel.store.export import write_archive
 from satchel.store.sources import find_skills, source_from, source_of, subtree
-from satchel.store.sources.parse import LocalTree
+from satchel.store.sources.local import LocalTree
 from store.trees import good_tree, write_folder
 
 

@@ -25,10 +25,10 @@ from satchel.library.lockfile import pending_changes
 from satchel.skill.file_tree import FolderTree, MemoryTree, hash_tree
 from satchel.store import transaction
 from satchel.store.journal import SkillChange
-from satchel.store.recovery import locked_scope, recover
+from satchel.store.recovery import recover
+from satchel.store.scope_lock import locked_scope
 from satchel.store.staging import StagingFolder
-from satchel.store.store import Receipt
-from satchel.store.transaction import PendingChange, commit
+from satchel.store.transaction import PendingChange, Receipt, commit
 from satchel.store.trees import NO_DIGEST
 from satchel.store.undo import Undone, history
 
@@ -105,7 +105,7 @@ def test_a_skill_that_changed_meanwhile_is_a_conflict(project, scope):
     assert shot(scope.root) == before
 
 
-def test_what_fails_in_the_callers_part_changes_nothing(project, scope):
+def test_a_failure_of_the_caller_changes_nothing(project, scope):
     works.transactions(project, "add", "alpha", 1)
     before = shot(scope.root)
 
@@ -120,7 +120,7 @@ def test_what_fails_in_the_callers_part_changes_nothing(project, scope):
 
 
 @pytest.mark.parametrize("kind", ["link", "file", "fifo inside", "link inside"])
-def test_whatever_is_in_the_place_goes_to_the_history(way, project, scope, tmp_path, kind):
+def test_any_file_in_the_place_goes_to_the_history(way, project, scope, tmp_path, kind):
     works.transactions(project, "add", "other", 1)
     target = scope.target("alpha")
     if kind == "link":
@@ -146,13 +146,13 @@ def test_whatever_is_in_the_place_goes_to_the_history(way, project, scope, tmp_p
 def test_readers_learn_what_is_under_way(project, scope, monkeypatch):
     works.transactions(project, "add", "alpha", 1)
     seen: list[dict[str, str]] = []
-    original = transaction.sync_places
+    original = transaction.sync_folders
 
     def look(*given):
         seen.append(pending_changes(scope.root))
         original(*given)
 
-    monkeypatch.setattr(transaction, "sync_places", look)
+    monkeypatch.setattr(transaction, "sync_folders", look)
     assert pending_changes(scope.root) == {}
     works.transactions(project, "update", "alpha", 2)
     works.transactions(project, "remove", "alpha", 0)
@@ -183,14 +183,14 @@ def test_waiting_for_another_writer_ends(project, scope):
         works.transactions(project, "update", "alpha", 2)
 
 
-def test_when_even_putting_back_fails_that_is_said(project, scope, monkeypatch):
+def test_a_failed_rollback_is_reported(project, scope, monkeypatch):
     works.transactions(project, "add", "alpha", 1)
 
     def fail(*_given):
         raise OSError(errno.EIO, os.strerror(errno.EIO), scope.folder)
 
     with monkeypatch.context() as patch:
-        patch.setattr(transaction, "sync_places", fail)
+        patch.setattr(transaction, "sync_folders", fail)
         with pytest.raises(Refused, match="the next command will finish it") as caught:
             works.transactions(project, "update", "alpha", 2)
     assert scope.folder in caught.value.message
@@ -199,7 +199,7 @@ def test_when_even_putting_back_fails_that_is_said(project, scope, monkeypatch):
     assert works.present(scope, "alpha") == works.digest_of("alpha", 2)
 
 
-def test_a_change_that_the_disk_does_not_confirm_is_told_as_made(bench, monkeypatch):
+def test_a_change_without_a_confirmed_sync_is_reported_as_made(bench, monkeypatch):
     bench.do("add", "fresh", "Does it. Use when asked.")
     folder = bench.skills / "fresh"
     file = folder / "SKILL.md"

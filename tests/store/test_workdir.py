@@ -50,7 +50,7 @@ def test_a_skill_belongs_to_the_scope_it_lies_in(project, everywhere):
         (".agents/skills/group", "is in `group/other`"),
     ],
 )
-def test_what_lies_elsewhere_is_refused(project, folder, words):
+def test_a_folder_elsewhere_is_refused(project, folder, words):
     make_skill(project / folder, "other", "Other. Use when.")
     satchel, skills = skills_of(project)
     with pytest.raises(Refused, match=words):

@@ -88,7 +88,7 @@ def test_names_are_read_however_they_are_written(value, names):
         "$0 and $$1 and ${1} and $HOME",
     ],
 )
-def test_money_and_code_are_left_alone_where_nobody_speaks_of_arguments(text):
+def test_money_and_code_are_unchanged_without_declared_arguments(text):
     assert filled(text) == text
     assert filled(text, "a b c d e").startswith(text)
 

@@ -82,14 +82,14 @@ def test_without_skills_there_are_no_tools_about_skills(desk):
 
 
 @pytest.mark.req("B9")
-def test_without_refresh_nothing_is_told_until_somebody_looks(make_desk):
+def test_without_refresh_changes_are_seen_after_an_explicit_refresh(make_desk):
     desk = make_desk(refresh_on_call=False)
     desk.skill("one")
     desk.tools.definitions()
     desk.skill("two")
-    assert desk.tools.news() == ""
+    assert desk.tools.change_notice() == ""
     desk.library.refresh()
-    assert "two" in desk.tools.news()
+    assert "two" in desk.tools.change_notice()
 
 
 @pytest.mark.req("D6")

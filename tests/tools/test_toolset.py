@@ -129,7 +129,7 @@ def test_no_arguments_make_it_raise(full, tool, arguments):
     check_shape(full.tools.call(tool, arguments), arguments)
 
 
-def test_of_thousands_of_wrong_arguments_the_first_are_named(full):
+def test_many_wrong_arguments_are_cut_to_the_first(full):
     reply = full.tools.call("ReadFile", {f"k{number}": 1 for number in range(5_000)})
     assert reply.error.code == "INVALID_PARAM"
     assert reply.error.message.endswith("there is no parameter `k19`; and 4981 more")
@@ -184,7 +184,7 @@ PARAMETERS = st.sampled_from(
 
 @pytest.mark.parametrize("tool", [SkillTool, ReadFileTool, SearchTool])
 @given(arguments=st.dictionaries(PARAMETERS, VALUES))
-def test_what_we_refuse_is_what_the_schema_refuses(tool, arguments):
+def test_the_argument_check_agrees_with_jsonschema(tool, arguments):
     # Two exceptions: null means "omitted", and a blank text is empty.
     plain = {key: value for key, value in arguments.items() if value is not None}
     trimmed = {k: v.strip() if isinstance(v, str) else v for k, v in plain.items()}

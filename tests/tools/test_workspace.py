@@ -37,7 +37,7 @@ def test_a_link_is_not_written_through(here, tmp_path):
 
 
 @pytest.mark.req("E7")
-def test_a_file_is_replaced_only_when_told(here):
+def test_a_file_is_replaced_only_on_request(here):
     first = here.write("a/b/c.txt", b"one", overwrite=False)
     assert (first.path, first.replaced) == ("a/b/c.txt", False)
     assert failed(here.write, "a/b/c.txt", b"two", overwrite=False) == "exists"

@@ -48,7 +48,7 @@ def test_saving_is_one_change_that_can_be_undone(visit, notes):
     assert notes.read_text() == TEXT
 
 
-def test_an_update_of_somebody_else_is_never_lost(visit, notes):
+def test_an_update_of_another_user_is_never_lost(visit, notes):
     form = loaded(visit.get(EDIT).text)
     notes.write_text(TEXT.replace("Do it.", "Theirs <b>."))
     form["text"] = TEXT.replace("Do it.", "Mine.")
@@ -63,7 +63,7 @@ def test_an_update_of_somebody_else_is_never_lost(visit, notes):
     assert "Mine." in notes.read_text()
 
 
-def test_what_is_no_skill_any_more_is_not_saved_and_not_forgotten(visit, notes):
+def test_an_invalid_skill_is_not_saved_and_its_text_is_kept(visit, notes):
     form = loaded(visit.get(EDIT).text)
     form["text"] = "no frontmatter & <nothing>"
     answer = visit.post(EDIT, data=form)
@@ -80,7 +80,7 @@ def test_problems_and_the_catalogue_entry_are_shown_while_one_types(visit, notes
     assert 'data-line="3"' in part
     assert 'data-line="6"' in part
     assert "more.md" in part
-    assert "badge warn" in part
+    assert "badge good" in part  # advice and notes leave a skill valid
     broken = visit.post(CHECK, data={"text": "---\nname: [\n---\n"}).text
     assert "badge bad" in broken
     assert "It is not a valid skill" in broken
@@ -90,7 +90,7 @@ def test_problems_and_the_catalogue_entry_are_shown_while_one_types(visit, notes
     assert notes.read_text() == TEXT
 
 
-def test_what_is_not_text_or_too_large_is_left_to_other_programs(visit, notes):
+def test_binary_and_large_files_are_not_edited(visit, notes):
     notes.write_bytes(TEXT.encode() + b"\xff\xfe")
     assert visit.get(EDIT).status_code == 403
     notes.write_text(TEXT + "x" * (1 << 20))
@@ -104,9 +104,7 @@ def test_what_is_not_text_or_too_large_is_left_to_other_programs(visit, notes):
 
 @pytest.mark.req("B6")
 @pytest.mark.parametrize("how", ["gone", "no text", "elsewhere"])
-def test_what_was_typed_is_kept_where_there_is_no_file_to_go_on_with(
-    visit, notes, how, tmp_path, project
-):
+def test_typed_text_is_kept_when_the_file_is_gone(visit, notes, how, tmp_path, project):
     form = loaded(visit.get(EDIT).text)
     if how == "gone":
         notes.unlink()

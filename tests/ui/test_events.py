@@ -39,7 +39,7 @@ def told(live: LiveEvents, seen: int | None, *wanted: str) -> list[str]:
     return asyncio.run(listen())
 
 
-def test_a_look_that_goes_wrong_is_recorded_once_and_made_again(satchel, skill, monkeypatch):
+def test_a_failed_refresh_is_recorded_once_and_repeated(satchel, skill, monkeypatch):
     looks: list[int] = []
 
     def broken():
@@ -61,7 +61,7 @@ def test_a_look_that_goes_wrong_is_recorded_once_and_made_again(satchel, skill, 
         live.close()
 
 
-def test_what_changed_before_a_page_listened_is_told_at_once(satchel):
+def test_changes_before_a_page_listened_are_sent_at_once(satchel):
     live = LiveEvents(satchel)
     made = live.number
     assert told(live, made) == ["hello"]
@@ -72,7 +72,7 @@ def test_what_changed_before_a_page_listened_is_told_at_once(satchel):
     assert told(live, None, "goal:week") == ["hello"]
 
 
-def test_a_page_says_what_it_has_seen(visit, skill, monkeypatch):
+def test_a_page_names_its_last_event(visit, skill, monkeypatch):
     number = visit.client.app.state.live.number
     found = re.search(r'<meta name="live" content="(\d+)">', visit.get("/skills").text)
     assert found is not None

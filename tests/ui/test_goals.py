@@ -13,11 +13,15 @@ import pytest
 
 from model_server import Reply, loopback
 from satchel.errors import ServerFailed, StepFailed
-from satchel.goals.engines.factory import Background, local_folder
+from satchel.goals.approval_files import FileApproval
+from satchel.goals.engines.dbos import DbosEngine
+from satchel.goals.engines.factory import Background, approvals_folder, local_folder
 from satchel.goals.engines.local import LocalEngine
 from satchel.goals.model import Done, Goal, Plan, Retry, Step, Usage
 from satchel.i18n import Message
+from satchel.session.permissions import ApprovalRequest
 from satchel.tools.framing import framed
+from satchel.tools.proposed_changes import ProposedChange
 from satchel.ui.events import LiveEvents
 from satchel.ui.goal_service import GoalService
 
@@ -102,7 +106,7 @@ def model(monkeypatch):
 @pytest.fixture
 def elsewhere(visit):
     made = Elsewhere(visit.satchel.settings)
-    app_of(visit).goals.start = made.go_on
+    app_of(visit).goals.start_process = made.go_on
     yield made
     made.close()
 
@@ -152,6 +156,46 @@ def test_the_list_has_waiting_goals_first_then_the_latest(visit, elsewhere):
     assert len(re.findall(r'id="goal-', visit.get("/goals?state=nonsense&before=nan").text)) == 3
 
 
+class Lacking(Scripted):
+    """A worker without the skill `weekly`."""
+
+    def abilities(self):
+        return {"model": f"test:{EVIL}", "skills": {"greeting": "0123456789ab"}}
+
+    def version_of(self, step):
+        return None if step.skill else ""
+
+
+def test_the_list_shows_the_workers_and_what_waits_for_one(enter, tmp_path, monkeypatch):
+    address = f"sqlite:///{tmp_path}/goals.db"
+    monkeypatch.setenv("SATCHEL_ENGINE", f"dbos:{address}")
+    visit = enter(trust="all")
+    assert "No worker is alive" not in visit.get("/goals").text
+    engine = DbosEngine(Lacking(), address)
+    goal = Goal("week", Plan("Wait", (Step("a", "skill", skill="weekly", prompt="Go"),)))
+
+    async def begin():
+        await engine.__aenter__()
+        await engine.submit(goal)
+        while True:
+            status = await engine.status()
+            if status.waiting and status.workers[0].skills:
+                return status.workers[0].name
+            await asyncio.sleep(0.05)
+
+    with asyncio.Runner() as loop:
+        worker = loop.run(begin())
+        page = visit.get("/goals").text
+        loop.run(engine.__aexit__(None, None, None))
+    assert EVIL not in page
+    words = re.sub(r"<[^>]+>", "", page)
+    for text in (f"● {worker}", "○ Waiting", "week · a", "does not have skill:weekly", "1/100"):
+        assert text in words
+    assert "/goals/week?step=a" in page
+    assert "No worker is alive" in visit.get("/goals").text
+    assert 'id="workers"' not in visit.get("/goals?state=done").text
+
+
 # --- one goal -----------------------------------------------------------------------------
 
 
@@ -173,7 +217,7 @@ def test_a_goal_is_drawn_with_a_link_for_each_step_and_no_style_of_its_own(visit
     assert visit.get("/goals/..%2f..").status_code == 404
 
 
-def test_a_step_shows_what_it_was_told_and_what_it_gave(visit, elsewhere, skill):
+def test_a_step_shows_its_input_and_output(visit, elsewhere, skill):
     skill("greeting")
     visit.satchel.library.refresh()
     elsewhere.run(
@@ -358,7 +402,7 @@ def test_an_approved_goal_goes_on_at_once(visit, elsewhere):
     assert answer.status_code == 200
     assert 'id="board-in"' in answer.text
     until(visit, "week", "done")
-    assert elsewhere.options == [["--engine", "local"]]
+    assert elsewhere.options == [["--engine", "local", "--ask-in-browser"]]
     assert "shorter, please" in visit.part("/goals/week/steps/review").text
     again = visit.post("/goals/week/answer", data={"step": "review", "value": "other"})
     assert again.status_code == 409
@@ -423,21 +467,48 @@ def test_a_tool_that_writes_has_to_be_allowed(visit, elsewhere):
     elsewhere.run("week", Step("ask", "human", prompt="May I?"), Step("do", "tool", tool="a_write",
                   needs=("ask",)))  # fmt: skip
     assert "Allow tools to write" in visit.part("/goals/week/board").text
-    refused = visit.post("/goals/week/answer", data={"step": "ask"})
-    assert refused.status_code == 403
-    assert "which may write or use the network" in refused.text
-    assert state(visit, "week") == "asking"
     visit.post("/goals/week/answer", data={"step": "ask", "allow": "1"})
     assert elsewhere.options == [["--engine", "local", "--allow-tools"]]
+
+
+def test_a_tool_that_was_not_allowed_is_asked_about(visit, elsewhere):
+    elsewhere.run("week", Step("ask", "human", prompt="May I?"))
+    folder = approvals_folder(visit.satchel.settings, "week")
+    change = ProposedChange(f"a{EVIL}.txt", "changed", 3, 1_004, "@@ -1 +1 @@\n-old\n+<i>new</i>")
+    mode = ProposedChange("run.sh", "changed", 3, 3, executable=True)
+    request = ApprovalRequest("note_add", {}, "note", changes=(change, mode))
+
+    async def answer():
+        asked = asyncio.ensure_future(FileApproval(folder)(request))
+        await asyncio.sleep(0)  # it is written at once
+        text = visit.part("/goals/week/board").text
+        key = re.findall(r'name="key" value="([^"]+)"', text)[0]
+        assert ">1<" in visit.get("/badges").text
+        assert "Waiting for you" in visit.get("/goals").text
+        codes = [
+            visit.post("/goals/week/approve", data={"key": key, "say": "yes"}).status_code
+            for _ in range(2)
+        ]
+        return text, codes, await asked
+
+    text, codes, approved = asyncio.run(answer())
+    assert (codes, approved) == ([303, 409], True)
+    assert "Apply the changes that the tool <code>note_add</code>" in text
+    assert "3 → 1,004 bytes" in text
+    assert "3 → 3 bytes, becomes executable" in text
+    assert "&lt;i&gt;new&lt;/i&gt;" in text
+    assert EVIL not in text
+    visit.post("/goals/week/answer", data={"step": "ask"})
+    assert elsewhere.options == [["--engine", "local", "--ask-in-browser"]]
 
 
 # --- processes ----------------------------------------------------------------------------
 
 
-def test_a_process_that_cannot_go_on_says_why(visit, elsewhere, tmp_path):
+def test_a_process_that_fails_shows_the_reason(visit, elsewhere, tmp_path):
     log = tmp_path / "log"
     log.write_text(f"earlier\nerror: The key is missing {EVIL}\n", "utf-8")
-    app_of(visit).goals.start = lambda *_, **__: Background(
+    app_of(visit).goals.start_process = lambda *_, **__: Background(
         cast("Any", Started([6], 0)), str(log), len("earlier\n")
     )
     elsewhere.run("week", *ASKING)
@@ -456,7 +527,7 @@ def starts(visit, elsewhere):
         codes.append(None)
         return Background(cast("Any", Started(codes, len(codes) - 1)), "", 0)
 
-    app_of(visit).goals.start = start
+    app_of(visit).goals.start_process = start
     return codes
 
 
@@ -480,7 +551,7 @@ def test_three_clicks_start_one_process(visit, elsewhere, starts):
 TWO = (ASK, Step("too", "human", prompt="And this?"))
 
 
-def test_who_lets_tools_write_has_a_process_that_may(visit, elsewhere, starts):
+def test_a_process_gets_the_permission_to_write(visit, elsewhere, starts):
     elsewhere.run("week", *TWO)
     visit.post("/goals/week/answer", data={"step": "ask"})
     visit.post("/goals/week/answer", data={"step": "too", "allow": "1"})
@@ -491,11 +562,11 @@ def test_who_lets_tools_write_has_a_process_that_may(visit, elsewhere, starts):
     assert len(starts) == 3
 
 
-def test_a_goal_whose_engine_is_away_says_so_and_is_loaded_again(visit, monkeypatch):
+def test_a_goal_without_its_engine_shows_an_error_and_is_loaded_again(visit, monkeypatch):
     def away(_):
         raise OSError("no database")
 
-    monkeypatch.setattr("satchel.ui.goal_service.open_engine", away)
+    monkeypatch.setattr("satchel.ui.engine_connection.open_engine", away)
     answer = visit.get("/goals/week")
     assert answer.status_code == 503
     assert "does not answer: no database" in answer.text
@@ -533,9 +604,9 @@ def slow(monkeypatch):
         made.append(Slow())
         return made[-1]
 
-    monkeypatch.setattr("satchel.ui.goal_service.open_engine", open_engine)
-    monkeypatch.setattr("satchel.ui.goal_service.ENGINE_TIMEOUT_S", 0.05)
-    monkeypatch.setattr("satchel.ui.goal_service.EVENT_MERGE_S", 0.01)
+    monkeypatch.setattr("satchel.ui.engine_connection.open_engine", open_engine)
+    monkeypatch.setattr("satchel.ui.engine_connection.ENGINE_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("satchel.ui.engine_connection.MIN_ENGINE_WAIT_S", 0.01)
     return made
 
 
@@ -544,12 +615,12 @@ def test_an_engine_that_opens_slowly_is_opened_once(satchel, slow):
         service = GoalService(satchel, LiveEvents(satchel))
         for _ in range(3):
             with pytest.raises(ServerFailed, match="it takes too long"):
-                await service.engine()
+                await service.connection.engine()
         slow[0].go.set()
         found = None
         while found is None:
             try:
-                found = await service.engine()
+                found = await service.connection.engine()
             except ServerFailed:
                 await asyncio.sleep(0.01)
         assert found is cast("Any", slow[0])

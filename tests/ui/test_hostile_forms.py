@@ -47,7 +47,9 @@ def goal(visit):
             await engine.wait("week")
 
     asyncio.run(begin())
-    visit.client.app.state.goals.start = lambda *_, **__: Background(cast("Any", Nobody()), "", 0)
+    visit.client.app.state.goals.start_process = lambda *_, **__: Background(
+        cast("Any", Nobody()), "", 0
+    )
     return visit
 
 
@@ -124,19 +126,19 @@ def test_a_new_name_and_an_export(mine):
     assert sent(mine, 404, "/skills/chosen", do="export", ref=EVIL)
 
 
-def test_what_a_goal_is_told(goal):
+def test_inputs_of_a_goal_stay_text(goal):
     assert "x-evil" in sent(goal, 404, "/goals/week/answer", step=EVIL)
     assert "x-evil" in sent(goal, 404, "/goals/week/retry", **{"from": EVIL})
     assert sent(goal, 303, "/goals/week/answer", step="ask", value=EVIL, note=EVIL, say=EVIL)
     assert sent(goal, 303, "/goals/week/cancel", x=EVIL)
 
 
-def test_a_plan_that_is_agreed_to(visit, plan):
+def test_a_hostile_plan_that_is_started_stays_text(visit, plan):
     assert "x-evil" in sent(visit, 303, f"{plan}/yes", accept_risk=EVIL, take=EVIL)
     assert any(one.id == "mine" for one in visit.satchel.library.snapshot().skills)
 
 
-def test_a_plan_that_is_refused(visit, plan):
+def test_a_hostile_plan_that_is_refused_stays_text(visit, plan):
     assert sent(visit, 303, f"{plan}/no", accept_risk=EVIL)
 
 
@@ -226,7 +228,7 @@ def test_a_value_that_cannot_be_used(visit):
         assert not [one for one in FOREIGN if one in check(chinese.text).text]
 
 
-def test_a_form_that_is_too_large_is_told_in_our_words(visit):
+def test_a_form_that_is_too_large_has_an_error_page(visit):
     many = [("f", ("a", b"x"))] * 1_100
     answer = visit.post("/skills/add", files=many)
     assert answer.status_code == 400

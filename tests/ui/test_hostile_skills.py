@@ -74,7 +74,7 @@ KINDS = ("svg", "html", "py", "json", "yaml", "xml", "js", "csv", "toml")
 ABOUT = ("/skill", "/skill/edit", "/skill/file", "/skills/reason")
 
 
-def test_the_check_notices_what_it_should():
+def test_the_html_check_finds_injected_markup():
     for text in (
         "<x-evil>", "<p evil>", "<p onclick=x>", "<p style=x>", "<script>alert(1)</script>",
         "<script src=https://evil.example></script>", "<a href=javascript:x>", "<img src=x>",
@@ -160,7 +160,7 @@ def test_a_field_of_a_skill_stays_text(visit):
         assert "x-evil" in "".join(seen) or key == "model", key
 
 
-def test_what_a_skill_says_stays_text(visit):
+def test_the_body_of_a_skill_stays_text(visit):
     for key in BODIES:
         for address in ABOUT:
             _look(visit, address, ref=_ref(visit, f"body-{key}"), goal=EVIL)
@@ -194,7 +194,7 @@ def test_a_list_of_hostile_skills_is_a_list(visit):
         _look(visit, address)
 
 
-def test_what_health_finds_and_what_happened_stays_text(visit):
+def test_health_and_history_stay_text(visit):
     visit.satchel.trace.record("failed", (EVIL,), what=EVIL, reason=EVIL)
     visit.satchel.trace.record("selected", ("body-html",), goal=EVIL)
     visit.post("/health")
@@ -235,7 +235,7 @@ REFLECTED = {
 }
 
 
-def test_what_an_address_says_stays_text(visit):
+def test_query_parameters_stay_text(visit):
     for address, names in REFLECTED.items():
         for value in (EVIL, "a\x00b", "../../etc/passwd", "x" * 5_000):
             for name in names:

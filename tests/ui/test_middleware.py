@@ -237,7 +237,7 @@ def test_a_session_ends_by_signing_out_and_by_time(visit):
     assert not access.is_valid(session)
 
 
-def test_what_is_sent_after_a_session_ended_is_refused_and_the_page_stays(visit):
+def test_a_form_sent_after_the_session_ended_is_refused_and_the_page_stays(visit):
     visit.client.cookies.clear()
     for language, words in (("en", "You are signed out"), ("zh", "已退出")):
         headers = {"Origin": "http://127.0.0.1", "Accept-Language": language}
@@ -303,7 +303,7 @@ def test_a_page_speaks_the_language_of_its_reader(visit):
     assert "页面不存在" in visit.get("/nowhere").text
 
 
-def test_who_signed_out_is_told_so_in_a_language_of_their_choice(visit):
+def test_the_page_after_signing_out_speaks_the_chosen_language(visit):
     out = visit.post("/leave").headers["location"]
     door = visit.get(out)
     assert "You are signed out" in door.text
@@ -348,13 +348,13 @@ def test_after_too_many_wrong_passwords_signing_in_is_closed():
     for _ in range(MAX_ATTEMPTS):
         assert access.enter_by_password("a wrong password") is None
         assert access.enter_by_password(PASSWORD) is None, "too soon"
-        wait = access.closed_for()
+        wait = access.lockout_remaining_s()
         now[0] += ATTEMPT_DELAY_S
     assert wait == LOCKOUT_S
     assert access.enter_by_password(PASSWORD) is None
     now[0] += LOCKOUT_S
     assert access.enter_by_password(PASSWORD) is not None
-    assert access.closed_for() == 0
+    assert access.lockout_remaining_s() == 0
 
 
 # --- forged requests ----------------------------------------------------------------------

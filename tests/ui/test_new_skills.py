@@ -42,7 +42,7 @@ def test_the_form_writes_a_small_valid_skill_which_can_be_taken_back(visit, proj
 
 
 @pytest.mark.req("B6")
-def test_what_was_typed_stays_when_the_name_is_taken(visit, skill):
+def test_typed_text_stays_when_the_name_is_taken(visit, skill):
     skill("notes")
     answer = visit.post("/skills/add", data={"name": "Notes", "description": "Mine & <yours>"})
     assert answer.status_code == 422
@@ -58,7 +58,7 @@ def test_the_form_says_the_id_and_what_the_description_lacks_while_one_types(vis
     skill("taken")
     part = visit.post("/skills/add/check", data={"name": "My PDF Forms", "description": "PDFs"})
     assert "<code>my-pdf-forms</code>" in part.text
-    assert "badge warn" in part.text
+    assert "The description should have at least 40 characters" in part.text
     good = visit.post(
         "/skills/add/check",
         data={
@@ -116,7 +116,7 @@ def test_a_repository_is_fetched_and_chosen_from(visit, repository, project):
     assert visit.satchel.store().lock()["wave"].place.kind == "git"
 
 
-def test_a_repository_that_is_not_there_says_so_and_a_fetch_can_be_cancelled(visit, tmp_path):
+def test_a_missing_repository_is_an_error_and_a_fetch_can_be_cancelled(visit, tmp_path):
     gone = visit.post("/skills/import/git", data={"source": f"file://{tmp_path}/nothing"})
     text = arrived(visit, gone.headers["location"])
     assert "cannot be fetched" in text
@@ -161,7 +161,7 @@ def astray(project, tmp_path):
 
 
 @pytest.mark.req("B7", "B11")
-def test_a_scope_that_leads_elsewhere_is_one_trouble_on_the_page(visit, astray):
+def test_a_scope_that_leads_elsewhere_is_one_problem_on_the_page(visit, astray):
     for address in ("/history", "/skills/add", "/skills/add?scope=global", "/skills/import"):
         answer = visit.get(address)
         assert answer.status_code == 200

@@ -117,7 +117,7 @@ def test_it_does_not_start_open_to_others_or_half_described(project, tmp_path):
 
 
 @pytest.mark.timeout(60)
-def test_who_is_refused_while_sending_hears_why(project):
+def test_a_refused_upload_gets_the_reason(project):
     """A connection that is cut off would lose the answer."""
     with serving(project) as (_, address):
         line = HTTPConnection(urlsplit(address).netloc, timeout=20)
@@ -132,7 +132,7 @@ def test_who_is_refused_while_sending_hears_why(project):
 
 
 @pytest.mark.timeout(60)
-def test_on_a_network_it_says_that_others_can_read_along(project, tmp_path):
+def test_without_tls_on_a_network_a_warning_is_printed(project, tmp_path):
     file = tmp_path / "password"
     file.write_text("correct horse battery\n")
     file.chmod(0o644)
@@ -163,8 +163,8 @@ class Torn:
         raise OSError("database went away")
 
 
-def test_what_cannot_be_ended_keeps_nothing_else_from_its_end(satchel, monkeypatch):
-    monkeypatch.setattr("satchel.ui.goal_service.open_engine", lambda _: Torn())
+def test_a_part_that_cannot_be_closed_does_not_stop_the_others(satchel, monkeypatch):
+    monkeypatch.setattr("satchel.ui.engine_connection.open_engine", lambda _: Torn())
     ended: list[str] = []
 
     def odd() -> None:
@@ -174,7 +174,7 @@ def test_what_cannot_be_ended_keeps_nothing_else_from_its_end(satchel, monkeypat
     async def live() -> None:
         state = AppState(satchel, UiAccess())
         state.live.start()
-        await state.goals.engine()
+        await state.goals.connection.engine()
         monkeypatch.setattr(state.fetches, "clear", odd)
         monkeypatch.setattr(state.plans, "clear", lambda: ended.append("plans"))
         await state.close()

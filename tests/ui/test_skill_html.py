@@ -7,7 +7,12 @@ import time
 
 import pytest
 
-from satchel.presentation.skill_html import MAX_MARKDOWN_CHARS, code, markdown, visible
+from satchel.presentation.skill_html import (
+    MAX_MARKDOWN_CHARS,
+    render_code,
+    render_markdown,
+    show_invisible,
+)
 from ui_dom import Page
 
 ALLOWED = {"href", "rel", "title", "class", "start"}
@@ -77,16 +82,16 @@ HOSTILE = (
 def test_hostile_markdown_and_code_can_do_nothing():
     for text in HOSTILE:
         for wrapped in (text, f"- {text}", f"> {text}", f"text\n\n{text}\n\nmore"):
-            harmless(markdown(wrapped, link, "SKILL.md"))
+            harmless(render_markdown(wrapped, link, "SKILL.md"))
         for name in ("py", "html", "js", "sh", "md", "json", "yaml", "php", "", "odd"):
-            html = code(text, name)
+            html = render_code(text, name)
             assert {tag for tag, _ in Page(html).elements} <= {"pre", "code", "span"}, text
             assert "<" not in re.sub(r"</?(?:pre|code|span)[^>]*>", "", html), text
             assert "&lt;" in html or "<" not in text
 
 
 def test_markdown_that_is_honest_is_rendered():
-    html = markdown(
+    html = render_markdown(
         "# One\n\n## Two\n\n*a* **b** ~~c~~ `d`\n\n3. x\n4. y\n\n> q\n\n"
         "| a | b |\n|--|--|\n| 1 | 2 |\n\n[web](https://e.example/x?a=1) "
         "[own](references/a%20b.md#part) [up](../SKILL.md)\n\n```py\nimport os\n```\n",
@@ -101,22 +106,22 @@ def test_markdown_that_is_honest_is_rendered():
     ):  # fmt: skip
         assert part in html
     harmless(html)
-    picture = markdown("![a plan](https://e.example/plan.png)", link)
+    picture = render_markdown("![a plan](https://e.example/plan.png)", link)
     assert '<span class="picture">picture: a plan</span>' in picture
     assert "e.example" not in picture
 
 
-def test_what_shows_nothing_is_made_visible():
-    text, count = visible("a\u202eb\u200bc\U000e0041d\x1be")
+def test_invisible_characters_are_made_visible():
+    text, count = show_invisible("a\u202eb\u200bc\U000e0041d\x1be")
     assert text == "a⟦U+202E⟧b⟦U+200B⟧c⟦U+E0041⟧d⟦U+001B⟧e"
     assert count == 4
     for fine in ("plain\ttext\n", "👩\u200d💻", "سلام", "नमस्ते", "中文", "e\u0301"):
-        assert visible(fine) == (fine, 0)
+        assert show_invisible(fine) == (fine, 0)
 
 
 @pytest.mark.parametrize("piece", ["![", "**x", "[a]("])
 def test_a_text_made_to_be_slow_is_not(piece):
     text = (piece * MAX_MARKDOWN_CHARS)[:MAX_MARKDOWN_CHARS]
     began = time.process_time()
-    harmless(markdown(text, link))
+    harmless(render_markdown(text, link))
     assert time.process_time() - began < 5

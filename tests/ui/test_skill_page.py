@@ -9,6 +9,8 @@ from urllib.parse import quote
 
 import pytest
 
+from satchel.library.trust_store import ScriptGrant
+from satchel.presentation.health import check
 from satchel.presentation.skills import list_skills
 from satchel.satchel import Satchel
 from satchel.testing import make_skill, make_tool_skill
@@ -99,6 +101,48 @@ def test_a_broken_skill_shows_its_line_and_fix_and_can_be_mended_or_removed(visi
     assert (folder / "SKILL.md").read_text() == text
 
 
+# --- scripts ------------------------------------------------------------------------------
+
+
+def test_a_skill_shows_its_scripts_and_what_they_were_granted(visit, project, skill):
+    skill("code-review", "Reviews code. Use when asked.")
+    scripts = project / REF / "scripts"
+    scripts.mkdir()
+    (scripts / "all.sh").write_text("ls\n")
+    (scripts / "fetch.py").write_text(
+        "import os, yaml, urllib.request\nos.environ['ACME_API_KEY']\n"
+        "urllib.request.urlopen('https://api.acme.example/x')\n"
+    )
+    (scripts / "odd.py").write_text("import nobody_knows_this_package\n")
+    text = unescape(visit.get(PAGE).text)
+    card = re.sub(r"<[^>]+>|\s+", " ", text[text.index('id="scripts"') :])
+    for words in ("scripts/all.sh bash none", "scripts/fetch.py python PyYAML", "Cannot run"):
+        assert words in " ".join(card.split())
+    assert "no network, no secrets" in card
+    assert "satchel trust code-review --network" in card
+    library = visit.satchel.library
+    found = library.by_ref(REF)
+    grant = ScriptGrant(network=True, secrets=("ACME_API_KEY",))
+    library.trust.grant_scripts(found.base_dir, library.integrity.digest(found), grant)
+    text = unescape(visit.get(PAGE).text)
+    assert "the network, <code>ACME_API_KEY</code>" in text
+    assert "satchel trust code-review" not in text
+
+
+def test_a_skill_that_needs_setup_says_what_is_missing(visit, project, skill):
+    skill("code-review", "Reviews code. Use when asked.", requires={"bins": ["no-such-program"]})
+    rows = visit.get("/skills").text
+    assert "Missing: the program <code>no-such-program</code>" in rows
+    text = visit.get(PAGE).text
+    assert "Needs setup" in text
+    assert "Install <code>no-such-program</code>, so that it is on PATH" in text
+    skill("diff-review", "Reviews diffs. Use when asked.", platforms=["windows"])
+    visit.satchel.refresh()
+    health = check(visit.satchel, lambda _done, _total: None)["en"]
+    [group] = [one for one in health.problems if one.key == "needs-setup"]
+    assert (group.message, group.fix) == ("Models do not see it: a requirement is not met", "")
+
+
 # --- files --------------------------------------------------------------------------------
 
 
@@ -186,8 +230,17 @@ def _rows(visit) -> dict[str, str]:
     }
 
 
+def _scanned_list(visit) -> str:
+    """The list of skills, after the scan of the folder that it starts."""
+    text = visit.get("/skills").text
+    while "Scanning…" in text:
+        time.sleep(0.05)
+        text = visit.get("/skills").text
+    return text
+
+
 def test_one_button_trusts_a_folder_and_another_revokes_it(brought):
-    text = brought.get("/skills").text
+    text = _scanned_list(brought)
     assert "3 skills need review" in text
     assert "1 with programs" in text
     assert "Scan: 1 blocked" in text
@@ -251,7 +304,7 @@ def installed(project, tmp_path):
     satchel = Satchel.for_project(project)
     store = satchel.store()
     with store.plan_import(str(tmp_path / "away" / "kept")) as plan:
-        store.carry_out(plan)
+        store.apply(plan)
     satchel.close()
     return project / ".agents" / "skills" / "kept" / "SKILL.md"
 
@@ -282,7 +335,22 @@ def test_an_installed_skill_is_updated_from_its_source(visit, installed, tmp_pat
     assert "Newer." in installed.read_text()
 
 
-def test_under_locked_what_is_not_locked_says_why_and_has_no_button(project, installed, enter):
+@pytest.mark.parametrize("side", ["mine", "theirs", "both"])
+def test_a_conflict_of_an_update_is_shown_with_the_choices(visit, installed, tmp_path, side):
+    source = tmp_path / "away" / "kept" / "SKILL.md"
+    source.write_text(source.read_text() + "Theirs.\n")
+    installed.write_text(installed.read_text() + "Mine.\n")
+    planned = visit.post("/skill/update?ref=.agents/skills/kept").headers["location"]
+    text = visit.get(planned).text
+    assert "Mine.\n=======\nTheirs.\n" in text
+    assert all(f'name="keep" value="{value}"' in text for value in ("mine", "theirs", "both"))
+    merged = visit.post(f"{planned}/keep", data={"keep": side}).headers["location"]
+    assert visit.post(f"{merged}/yes").status_code == 303
+    text = installed.read_text()
+    assert ("Mine." in text, "Theirs." in text) == (side != "theirs", side != "mine")
+
+
+def test_an_unlocked_skill_under_locked_has_a_reason_and_no_button(project, installed, enter):
     make_skill(project / "skills", "deploy", "Deploys. Use when asked.")
     visit = enter(trust="locked")
     text = visit.get("/skills").text

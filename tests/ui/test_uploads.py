@@ -155,7 +155,7 @@ FORMS = {
 }  # fmt: skip
 
 
-def test_a_form_that_is_none_is_refused(visit, spooled):
+def test_an_invalid_form_is_refused(visit, spooled):
     for case, (kind, body) in FORMS.items():
         for where in ("zip", "folder"):
             if (case, where) == ("two archives", "folder"):
@@ -202,7 +202,7 @@ def test_a_hostile_skill_is_shown_as_text_before_it_is_taken(visit):
     assert visit.post(f"{place}/no").status_code in {200, 303}
 
 
-def test_a_git_address_that_is_none_is_refused(visit):
+def test_an_invalid_git_address_is_refused(visit):
     for address in (
         "ext::sh -c id", "-oProxyCommand=id", "--upload-pack=id", "file:///etc", "/etc", "../..",
         "http://[", "https://127.0.0.1:1/\r\nx", f"https://127.0.0.1:1/{EVIL}", "\x00",
@@ -243,7 +243,7 @@ def test_a_fetch_that_never_ends_holds_up_nothing_and_can_be_cancelled(visit, ta
 
 def test_of_too_many_plans_the_oldest_is_dropped_with_its_files(visit, project, monkeypatch):
     pending = visit.client.app.state.plans
-    monkeypatch.setattr(pending, "_most", 2)
+    monkeypatch.setattr(pending, "_max_items", 2)
     plans = [send(visit, packed((f"{name}/SKILL.md", SKILL))).headers["location"] for name in "abc"]
     assert [visit.get(plan).status_code for plan in plans] == [404, 200, 200]
     stage = project / ".agents/.satchel/stage"

@@ -4,8 +4,8 @@
     print(await agent.run("review src/app.py"))
 
 Reading order: `agent` (the public object), `toolset` (the tools of a model), `subagents`
-(sub-agents), `history` (trimming of long conversations),
-`events` (results and events). The loop is pydantic-ai's; the rules are those of `session`.
+(pydantic-ai's agents, and sub-agents), `history_trimmer` (long conversations), `events` (results
+and events). The loop is pydantic-ai's; the rules are those of `session`.
 
 For goals: `tool_steps` and `goal_steps` (run steps, without and with a model), `planner` (asks
 a model for a plan), `models` (rate limits and errors of providers).
@@ -51,15 +51,15 @@ __all__ = [
 ]
 
 
-_HOMES = {"Agent": "agent", "AgentPlanner": "planner", "AgentSteps": "goal_steps"}
+_MODULES = {"Agent": "agent", "AgentPlanner": "planner", "AgentSteps": "goal_steps"}
 """Names that need pydantic-ai, imported on first use."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
     from satchel._optional import require
 
     require("pydantic_ai", "agent")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

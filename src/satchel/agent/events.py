@@ -1,4 +1,7 @@
-"""Inputs, events and results of a turn: plain records without a model package."""
+"""Inputs, events and results of a turn, as records; and `Turn`, which counts while it runs.
+
+No model package is imported here: programs without a model use these records too.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +18,26 @@ if TYPE_CHECKING:
 
 
 class Limits(NamedTuple):
-    """Limits of one turn, its sub-agents included. None means no limit."""
+    """Limits of one turn, its sub-agents included. None means no limit.
+
+    Example:
+        from satchel.agent import Agent, Limits
+
+        limits = Limits(requests=20, tool_calls=30, cost=0.5, seconds=120)
+        agent = Agent.for_project(".", model="anthropic:claude-sonnet-5", limits=limits)
+        agent.close()
+    """
 
     requests: int | None = 50
     """Responses of the model; the turn ends before one more."""
     tool_calls: int | None = None
     """Failed calls included. Further ones are refused, and the model is asked to finish."""
     input_tokens: int | None = None
+    """Tokens of all prompts."""
     output_tokens: int | None = None
+    """Tokens of all replies."""
     total_tokens: int | None = None
+    """Tokens of prompts and replies."""
     cost: float | None = None
     """US dollars. Not enforced where the model's price is unknown; the report says so."""
     seconds: float | None = None
@@ -38,11 +52,29 @@ class Limits(NamedTuple):
 
 
 class SubAgent(NamedTuple):
-    """A sub-agent that the model may start, with some of the agent's skills and tools."""
+    """A sub-agent that the model may start, with some of the agent's skills and tools.
+
+    Example:
+        from satchel.agent import Agent, SubAgent
+
+        reviewer = SubAgent(
+            "Reviews one file and answers with its faults.",
+            "You review code.",
+            include=("code-*",),
+            tools=("Skill", "ReadFile"),
+        )
+        agent = Agent.for_project(
+            ".",
+            model="anthropic:claude-sonnet-5",
+            sub_agents={"reviewer": reviewer},
+        )
+        agent.close()
+    """
 
     description: str
     """When to use it; part of the model's tool description."""
     instructions: str = ""
+    """Its system prompt, before the skills."""
     model: Any = None
     """A model or its name; the agent's own when None."""
     include: tuple[str, ...] = ()
@@ -57,11 +89,15 @@ class TurnReport(NamedTuple):
     """Usage of a turn, its sub-agents included."""
 
     requests: int = 0
+    """Requests to the model."""
     input_tokens: int = 0
     """Cached tokens included."""
     output_tokens: int = 0
+    """Tokens of all replies."""
     cache_read_tokens: int = 0
+    """Input tokens that came from the provider's cache."""
     cache_write_tokens: int = 0
+    """Input tokens that were written to the cache."""
     cost: float | None = None
     """US dollars; None when the price is unknown."""
     tools: tuple[str, ...] = ()
@@ -69,6 +105,7 @@ class TurnReport(NamedTuple):
     skills: tuple[str, ...] = ()
     """Skills whose text was loaded."""
     seconds: float = 0.0
+    """How long the turn took."""
     stopped: str = ""
     """The limit that ended the turn; empty when the model did."""
     notes: tuple[str, ...] = ()
@@ -81,10 +118,12 @@ class TurnReport(NamedTuple):
 
 
 class TurnResult(NamedTuple):
-    """The model's answer; `str()` returns its text."""
+    """The answer of the model in one turn; `str()` returns its text."""
 
     text: str
+    """The answer."""
     report: TurnReport
+    """What the turn used."""
 
     def __str__(self) -> str:
         return self.text
@@ -94,14 +133,18 @@ class TextDelta(NamedTuple):
     """The next part of the answer."""
 
     text: str
+    """The text."""
 
 
 class ToolStarted(NamedTuple):
     """A tool call began."""
 
     name: str
+    """The name of the tool."""
     arguments: Mapping[str, Any]
+    """The arguments of the call."""
     call_id: str = ""
+    """The provider's id of the call."""
     agent: str = ""
     """The calling sub-agent; empty for the agent itself."""
 
@@ -110,29 +153,41 @@ class ToolEnded(NamedTuple):
     """A tool call ended."""
 
     name: str
+    """The name of the tool."""
     status: Literal["success", "partial", "error"]
+    """As in `Envelope`."""
     text: str
+    """What the model reads."""
     seconds: float = 0.0
+    """How long the call took."""
     call_id: str = ""
+    """The provider's id of the call."""
     agent: str = ""
+    """The calling sub-agent; empty for the agent itself."""
 
 
 class SkillLoaded(NamedTuple):
     """A skill was loaded."""
 
     name: str
+    """The name of the skill."""
     digest: str
+    """The digest of its instructions."""
     characters: int
+    """The length of its text."""
     again: bool = False
     """Loaded before: the model got only a reference."""
     agent: str = ""
+    """The sub-agent that loaded it; empty for the agent itself."""
 
 
 class TurnDone(NamedTuple):
     """The turn ended."""
 
     text: str
+    """The answer."""
     report: TurnReport
+    """What the turn used."""
 
 
 Event = TextDelta | ToolStarted | ToolEnded | SkillLoaded | TurnDone
@@ -143,12 +198,12 @@ Event = TextDelta | ToolStarted | ToolEnded | SkillLoaded | TurnDone
 
 
 class Turn:
-    """Counters and events of one turn. A sub-agent's turn shares the outer one's counters."""
+    """Counts and reports what happens in a turn; a sub-agent's turn shares the outer counters."""
 
     def __init__(
         self,
         limits: Limits,
-        sink: Callable[[Event], None] | None = None,
+        on_event: Callable[[Event], None] | None = None,
         *,
         outer: Turn | None = None,
         agent: str = "",
@@ -159,70 +214,74 @@ class Turn:
         self.agent = f"{outer.agent}/{agent}" if outer is not None and outer.agent else agent
         self.depth: int = outer.depth + 1 if outer is not None else 0
         self.usage: RunUsage = outer.usage if outer is not None else RunUsage()
-        self.sink = outer.sink if outer is not None else sink
+        self.on_event = outer.on_event if outer is not None else on_event
         self.tools: list[str] = outer.tools if outer is not None else []
         self.skills: list[str] = outer.skills if outer is not None else []
-        self.waiting = ""
+        self.changes: list[str] = outer.changes if outer is not None else []
+        """Which files its tools changed, as lines for the report."""
+        self.untrusted_notice = ""
         """The number of untrusted skills, as a line for the report."""
-        self.loading = asyncio.Lock()
+        self.load_lock = asyncio.Lock()
         """Skills are loaded one at a time: of two calls only the first returns the text."""
         self._started = time.monotonic()
 
     def emit(self, event: Event) -> None:
         """Emit an event."""
-        if self.sink is not None:
-            self.sink(event)
+        if self.on_event is not None:
+            self.on_event(event)
 
     def count_call(self, tool: str) -> bool:
         """Count a call; False when it exceeds the limit."""
-        most = self.limits.tool_calls
-        if most is not None and len(self.tools) >= most:
+        limit = self.limits.tool_calls
+        if limit is not None and len(self.tools) >= limit:
             return False
         self.tools.append(f"{self.agent}/{tool}" if self.agent else tool)
         return True
 
-    def loaded(self, skill: str) -> None:
+    def count_skill(self, skill: str) -> None:
         """Count a loaded skill."""
         if skill not in self.skills:
             self.skills.append(skill)
 
     def limit_reached(self) -> str:
-        """The exceeded limit on requests, tokens or cost; empty when none is."""
-        most, usage = self.limits, self.usage
-        if most.cost is not None and usage.cost is not None and usage.cost > most.cost:
-            return limit_notice("cost", f"{most.cost:g}")
-        if most.total_tokens is not None and usage.total_tokens > most.total_tokens:
-            return limit_notice("total_tokens", f"{most.total_tokens:,}")
-        if most.input_tokens is not None and usage.input_tokens > most.input_tokens:
-            return limit_notice("input_tokens", f"{most.input_tokens:,}")
-        if most.output_tokens is not None and usage.output_tokens > most.output_tokens:
-            return limit_notice("output_tokens", f"{most.output_tokens:,}")
-        if most.requests is not None and usage.requests >= most.requests:
-            return limit_notice("requests", f"{most.requests:,}")
+        """Return the exceeded limit on requests, tokens or cost; empty when none is."""
+        limits, usage = self.limits, self.usage
+        if limits.cost is not None and usage.cost is not None and usage.cost > limits.cost:
+            return limit_notice("cost", f"{limits.cost:g}")
+        if limits.total_tokens is not None and usage.total_tokens > limits.total_tokens:
+            return limit_notice("total_tokens", f"{limits.total_tokens:,}")
+        if limits.input_tokens is not None and usage.input_tokens > limits.input_tokens:
+            return limit_notice("input_tokens", f"{limits.input_tokens:,}")
+        if limits.output_tokens is not None and usage.output_tokens > limits.output_tokens:
+            return limit_notice("output_tokens", f"{limits.output_tokens:,}")
+        if limits.requests is not None and usage.requests >= limits.requests:
+            return limit_notice("requests", f"{limits.requests:,}")
         return ""
 
     def report(self, stopped: str = "") -> TurnReport:
-        """Usage so far."""
+        """Return the usage so far."""
         usage = self.usage
-        notes = (self.waiting,) if self.waiting else ()
+        notes = [self.untrusted_notice] if self.untrusted_notice else []
+        notes += self.changes
         if self.limits.cost is not None and usage.cost is None and usage.requests:
-            unknown = say("The limit `cost` was not applied: the price of the model is not known")
-            notes = (*notes, unknown)
+            notes.append(
+                say("The limit `cost` was not applied: the price of the model is not known")
+            )
         return TurnReport(
-            usage.requests,
-            usage.input_tokens,
-            usage.output_tokens,
-            usage.cache_read_tokens,
-            usage.cache_write_tokens,
-            None if usage.cost is None else float(usage.cost),
-            tuple(self.tools),
-            tuple(self.skills),
-            round(time.monotonic() - self._started, 3),
-            stopped,
-            notes,
+            requests=usage.requests,
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cache_read_tokens=usage.cache_read_tokens,
+            cache_write_tokens=usage.cache_write_tokens,
+            cost=None if usage.cost is None else float(usage.cost),
+            tools=tuple(self.tools),
+            skills=tuple(self.skills),
+            seconds=round(time.monotonic() - self._started, 3),
+            stopped=stopped,
+            notes=tuple(notes),
         )
 
 
-def limit_notice(name: str, most: object) -> str:
-    """Say which limit ended a turn."""
-    return say("Limit reached: {limit}", limit=f"`{name}` = {most}")
+def limit_notice(name: str, value: object) -> str:
+    """Return the sentence that says which limit ended a turn."""
+    return say("Limit reached: {limit}", limit=f"`{name}` = {value}")

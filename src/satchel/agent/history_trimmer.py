@@ -27,7 +27,8 @@ from pydantic_ai.messages import (
 from satchel.session.history import SKILL, ConversationHistory, ToolResult
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
 
     from pydantic_ai.messages import ModelMessage
 
@@ -53,7 +54,7 @@ def drop_old_turns(messages: Sequence[ModelMessage], limit: int) -> list[ModelMe
     """
     if history_chars(messages) <= limit:
         return list(messages)
-    starts = [place for place, message in enumerate(messages) if _is_question(message)]
+    starts = [index for index, message in enumerate(messages) if _begins_turn(message)]
     for start in starts:
         if start and history_chars(messages[start:]) <= limit // 2:
             return list(messages[start:])
@@ -65,20 +66,20 @@ class HistoryTrimmer:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._rest = 0
+        self._trimmed_size = 0
         """The size after the last trim. It may exceed the limit: user messages are always kept."""
 
     def trim(self, messages: list[ModelMessage]) -> list[ModelMessage]:
         """Return the conversation, trimmed if it is too long; then not again for a while."""
         size = history_chars(messages)
         if size <= self._limit:
-            self._rest = 0
+            self._trimmed_size = 0
             return messages
-        if self._rest and size <= self._rest + self._limit // 4:
+        if self._trimmed_size and size <= self._trimmed_size + self._limit // 4:
             return messages
-        found = shorten_results(messages, self._limit)
-        self._rest = history_chars(found)
-        return found
+        trimmed = shorten_results(messages, self._limit)
+        self._trimmed_size = history_chars(trimmed)
+        return trimmed
 
 
 def shorten_results(messages: list[ModelMessage], limit: int) -> list[ModelMessage]:
@@ -90,32 +91,32 @@ def shorten_results(messages: list[ModelMessage], limit: int) -> list[ModelMessa
     size = history_chars(messages)
     if size <= limit:
         return messages
-    found = list(messages)
-    too_many = wanted = size - limit // 2
-    for of_skills in (False, True):
-        for place, message in enumerate(found[:-1]):
-            if too_many <= 0:
-                return found
+    shortened = list(messages)
+    initial_excess = excess = size - limit // 2
+    for is_skill in (False, True):
+        for index, message in enumerate(shortened[:-1]):
+            if excess <= 0:
+                return shortened
             if isinstance(message, ModelRequest):
-                found[place], saved = _shorten_request(message, too_many, of_skills=of_skills)
-                too_many -= saved
-    return found if too_many != wanted else messages
+                shortened[index], saved = _shorten_request(message, excess, is_skill=is_skill)
+                excess -= saved
+    return shortened if excess != initial_excess else messages
 
 
 def _shorten_request(
-    message: ModelRequest, too_many: int, *, of_skills: bool
+    message: ModelRequest, excess: int, *, is_skill: bool
 ) -> tuple[ModelRequest, int]:
     """Replace long results of a request; returns it with the number of characters saved."""
     parts = list(message.parts)
     saved = 0
-    for at, part in enumerate(parts):
-        if saved >= too_many or not isinstance(part, ToolReturnPart):
+    for index, part in enumerate(parts):
+        if saved >= excess or not isinstance(part, ToolReturnPart):
             continue
         text = part.model_response_str()
-        if len(text) < MIN_REPLACED_CHARS or (part.tool_name == SKILL) is not of_skills:
+        if len(text) < MIN_REPLACED_CHARS or (part.tool_name == SKILL) is not is_skill:
             continue
         stub = f"(a result of {len(text):,} characters, left out to save room)"
-        parts[at] = replace(part, content=stub)
+        parts[index] = replace(part, content=stub)
         saved += len(text) - len(stub)
     return (replace(message, parts=parts), saved) if saved else (message, 0)
 
@@ -126,51 +127,65 @@ def sync_session(session: Session, messages: Sequence[ModelMessage]) -> list[str
     Returns:
         The names of the skills whose text is gone.
     """
-    return session.sync(read_history(messages, chosen=True))
+    return session.sync(read_history(messages, include_chosen=True))
 
 
-def read_history(messages: Sequence[ModelMessage], *, chosen: bool = False) -> ConversationHistory:
-    """The results of tools and the texts of users.
+def read_history(
+    messages: Sequence[ModelMessage], *, include_chosen: bool = False
+) -> ConversationHistory:
+    """Return the results of tools and the texts of users.
 
     Args:
         messages: The conversation.
-        chosen: Whether skills that the user chose count as loaded. A user message next to tool
-            results may come from a tool, so it is none.
+        include_chosen: Whether skills that the user chose count as loaded. A user message next to
+            tool results may come from a tool, so it is none.
     """
-    calls = {
+    arguments = _call_arguments(messages)
+    results: list[ToolResult] = []
+    prompts: list[str] = []
+    for message in messages:
+        tool_parts = [part for part in message.parts if isinstance(part, ToolReturnPart)]
+        results += (_tool_result(part, arguments) for part in tool_parts)
+        for part in message.parts:
+            if isinstance(part, RetryFeedbackPart):
+                results.append(ToolResult("", part.model_response()))
+            elif isinstance(part, UserPromptPart):
+                texts = prompt_texts(part)
+                prompts += texts
+                if include_chosen and not tool_parts:
+                    results += (
+                        ToolResult(SKILL, text) for text in texts if text.startswith(CHOSEN)
+                    )
+    return ConversationHistory(results, prompts)
+
+
+def _call_arguments(messages: Iterable[ModelMessage]) -> dict[str, str | Mapping[str, Any]]:
+    """The arguments of all tool calls by the id of the call."""
+    return {
         part.tool_call_id: part.args or ""
         for message in messages
         for part in message.parts
         if isinstance(part, ToolCallPart)
     }
-    results: list[ToolResult] = []
-    prompts: list[str] = []
-    for message in messages:
-        answers = [part for part in message.parts if isinstance(part, ToolReturnPart)]
-        for part in answers:
-            arguments = calls.get(part.tool_call_id, "")
-            failed = part.outcome != "success"
-            text = part.model_response_str()
-            results.append(ToolResult(part.tool_name, text, arguments, failed))
-        for part in message.parts:
-            if isinstance(part, RetryFeedbackPart):
-                results.append(ToolResult("", part.model_response()))
-            for text in prompt_texts(part) if isinstance(part, UserPromptPart) else ():
-                prompts.append(text)
-                if chosen and not answers and text.startswith(CHOSEN):
-                    results.append(ToolResult(SKILL, text))
-    return ConversationHistory(results, prompts)
+
+
+def _tool_result(
+    part: ToolReturnPart, arguments: Mapping[str, str | Mapping[str, Any]]
+) -> ToolResult:
+    failed = part.outcome != "success"
+    text = part.model_response_str()
+    return ToolResult(part.tool_name, text, arguments.get(part.tool_call_id, ""), failed)
 
 
 def without_open_calls(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
     """Remove unanswered calls from an interrupted conversation."""
-    found = list(messages)
-    while found and isinstance(found[-1], ModelResponse) and found[-1].tool_calls:
-        found.pop()
-    return found
+    complete = list(messages)
+    while complete and isinstance(complete[-1], ModelResponse) and complete[-1].tool_calls:
+        complete.pop()
+    return complete
 
 
-def _is_question(message: ModelMessage) -> bool:
+def _begins_turn(message: ModelMessage) -> bool:
     """Whether a turn begins with this message.
 
     Images of a tool, and our reminders, are next to tool results. A cut there would separate
@@ -178,17 +193,17 @@ def _is_question(message: ModelMessage) -> bool:
     """
     if not isinstance(message, ModelRequest):
         return False
-    answers = any(isinstance(part, ToolReturnPart) for part in message.parts)
-    return not answers and any(isinstance(part, UserPromptPart) for part in message.parts)
+    has_results = any(isinstance(part, ToolReturnPart) for part in message.parts)
+    return not has_results and any(isinstance(part, UserPromptPart) for part in message.parts)
 
 
 def _message_chars(message: ModelMessage) -> int:
     size = sum(len(text) for text in _texts(message))
     for part in message.parts:
         if isinstance(part, UserPromptPart) and not isinstance(part.content, str):
-            size += sum(_file_chars(one) for one in part.content)
+            size += sum(_file_chars(item) for item in part.content)
         elif isinstance(part, ToolReturnPart):
-            size += sum(_file_chars(one) for one in part.files)
+            size += sum(_file_chars(file) for file in part.files)
         elif isinstance(part, ThinkingPart):
             size += len(part.content) + len(part.signature or "")
         elif isinstance(part, FilePart):
@@ -209,21 +224,21 @@ def prompt_texts(part: UserPromptPart) -> list[str]:
     """The texts of a prompt, without its images and files."""
     if isinstance(part.content, str):
         return [part.content]
-    found = (one.content if isinstance(one, TextContent) else one for one in part.content)
-    return [one for one in found if isinstance(one, str)]
+    texts = (item.content if isinstance(item, TextContent) else item for item in part.content)
+    return [text for text in texts if isinstance(text, str)]
 
 
 def _texts(message: ModelMessage) -> list[str]:
-    found: list[str] = []
+    texts: list[str] = []
     for part in message.parts:
         if isinstance(part, ToolReturnPart):
-            found.append(part.model_response_str())
+            texts.append(part.model_response_str())
         elif isinstance(part, RetryFeedbackPart):
-            found.append(part.model_response())
+            texts.append(part.model_response())
         elif isinstance(part, ToolCallPart):
-            found.append(part.args_as_json_str())
+            texts.append(part.args_as_json_str())
         elif isinstance(part, UserPromptPart):
-            found += prompt_texts(part)
+            texts += prompt_texts(part)
         elif isinstance(part, TextPart):
-            found.append(part.content)
-    return found
+            texts.append(part.content)
+    return texts

@@ -28,7 +28,7 @@ from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 
 from satchel.errors import ModelFailed
-from satchel.goals.step_timer import paused, running
+from satchel.goals.step_runner import paused, running
 from satchel.i18n import say
 from satchel.tools.framing import one_line
 
@@ -54,6 +54,22 @@ _TEMPORARY_ERRORS = (
 )
 _TEMPORARY_STATUS = frozenset((408, 409, 425, 429))
 _SERVER_ERROR_STATUS = 500
+_NOT_FOUND_STATUS = 404
+KEYS = {
+    "anthropic": "ANTHROPIC_API_KEY",
+    "cerebras": "CEREBRAS_API_KEY",
+    "cohere": "CO_API_KEY",
+    "deepseek": "DEEPSEEK_API_KEY",
+    "google": "GOOGLE_API_KEY",
+    "groq": "GROQ_API_KEY",
+    "huggingface": "HF_TOKEN",
+    "mistral": "MISTRAL_API_KEY",
+    "openai": "OPENAI_API_KEY",
+    "openrouter": "OPENROUTER_API_KEY",
+}
+"""Provider -> the environment variable of its key, for the most common ones."""
+_MAX_REASON_CHARS = 400
+_REFUSED_STATUS = frozenset((401, 403))
 
 
 class RateLimitedModel(WrapperModel):
@@ -76,34 +92,34 @@ class RateLimitedModel(WrapperModel):
         while True:
             try:
                 async with contextlib.AsyncExitStack() as stack:
-                    await self._turn(stack)
+                    await self._enter_slot(stack)
                     stack.enter_context(running())
                     return await self.wrapped.request(messages, settings, model_request_parameters)
             except ModelAPIError as exc:
-                pause = self._pause(exc, attempt)
+                pause = self._find_pause(exc, attempt)
                 if pause is None:
                     raise
             attempt += 1
             with paused():
                 await asyncio.sleep(pause)  # without a slot: other requests may proceed
 
-    async def _turn(self, stack: contextlib.AsyncExitStack) -> None:
+    async def _enter_slot(self, stack: contextlib.AsyncExitStack) -> None:
         """Take a slot; waiting for it does not count for the step's timeout."""
         with paused():
             await stack.enter_async_context(self.limiter.slot(self.wrapped.system))
 
-    def _pause(self, exc: ModelAPIError, attempt: int) -> float | None:
-        """Seconds until the next request; None when it is not repeated."""
+    def _find_pause(self, exc: ModelAPIError, attempt: int) -> float | None:
+        """Return the seconds until the next request; None when it is not repeated."""
         if attempt >= self.retries or not is_temporary(exc):
             return None
-        wanted = exc.retry_after
-        if wanted is None:
+        requested_pause = exc.retry_after
+        if requested_pause is None:
             pause = min(_MAX_PAUSE_S, _FIRST_PAUSE_S * 2**attempt)
             return pause * (1 - random.uniform(0, _JITTER_S))  # noqa: S311 - no secret
-        if wanted > MAX_RETRY_AFTER_S:
+        if requested_pause > MAX_RETRY_AFTER_S:
             return None
         # Never earlier than asked for; randomly later, so that not all retry at once.
-        return wanted + random.uniform(0, _JITTER_S)  # noqa: S311 - same
+        return requested_pause + random.uniform(0, _JITTER_S)  # noqa: S311 - same
 
 
 def rate_limited(model: Model, limiter: SharedLimiter | None, *, retries: int = 4) -> Model:
@@ -117,9 +133,9 @@ def rate_limited(model: Model, limiter: SharedLimiter | None, *, retries: int = 
     if limiter is None or isinstance(model, RateLimitedModel):
         return model
     if isinstance(model, FallbackModel):
-        other = copy.copy(model)
-        other.models = [rate_limited(one, limiter, retries=retries) for one in model.models]
-        return other
+        limited = copy.copy(model)
+        limited.models = [rate_limited(member, limiter, retries=retries) for member in model.models]
+        return limited
     return RateLimitedModel(model, limiter, retries=retries)
 
 
@@ -135,30 +151,13 @@ def is_temporary(exc: BaseException) -> bool:
 
 
 def _without_sdk_retries(settings: ModelSettings | None) -> ModelSettings:
-    made = ModelSettings()
-    made.update(settings or {})
-    made["max_retries"] = 0
-    return made
+    copied = ModelSettings()
+    copied.update(settings or {})
+    copied["max_retries"] = 0
+    return copied
 
 
 # --- errors of providers ------------------------------------------------------------------
-
-KEYS = {
-    "anthropic": "ANTHROPIC_API_KEY",
-    "cerebras": "CEREBRAS_API_KEY",
-    "cohere": "CO_API_KEY",
-    "deepseek": "DEEPSEEK_API_KEY",
-    "google": "GOOGLE_API_KEY",
-    "groq": "GROQ_API_KEY",
-    "huggingface": "HF_TOKEN",
-    "mistral": "MISTRAL_API_KEY",
-    "openai": "OPENAI_API_KEY",
-    "openrouter": "OPENROUTER_API_KEY",
-}
-"""Provider -> the environment variable of its key, for the most common ones."""
-_MAX_REASON_CHARS = 400
-_REFUSED = frozenset((401, 403))
-_NOT_FOUND_STATUS = 404
 
 
 def translate(exc: AgentRunError, model: Model) -> ModelFailed:
@@ -186,7 +185,7 @@ def _status_error(exc: Any, model: Model) -> ModelFailed:
     message = say(
         "The provider refused the request ({status}): {reason}", status=status, reason=reason
     )
-    if status in _REFUSED:
+    if status in _REFUSED_STATUS:
         variable = KEYS.get(model.system, model.system)
         return ModelFailed(message, say("Check the API key `{variable}`", variable=variable))
     if status == _NOT_FOUND_STATUS:
@@ -204,10 +203,10 @@ def _provider_message(body: object) -> str:
         return body.strip()
     if not isinstance(body, dict):
         return ""
-    known = cast("dict[str, object]", body)
+    fields = cast("dict[str, object]", body)
     for key in ("error", "message", "detail"):
-        if key in known and (found := _provider_message(known[key])):
-            return found
+        if key in fields and (message := _provider_message(fields[key])):
+            return message
     return ""
 
 

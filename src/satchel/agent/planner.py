@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, cast
 
-from pydantic_ai import Agent as Loop
+from pydantic_ai import Agent as ModelAgent
 from pydantic_ai.exceptions import AgentRunError, FallbackExceptionGroup, UserError
 from pydantic_ai.messages import (
     ModelRequest,
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from satchel.goals.decomposition import PlanRequest
     from satchel.goals.rate_limits import SharedLimiter
 
-TOOL = "submit_plan"
-_ABOUT = "Hand over the whole plan."
+PLAN_TOOL = "submit_plan"
+_TOOL_DESCRIPTION = "Hand over the whole plan."
 _MAX_REMINDERS = 2
 """Reminders to call the tool, when the model only answers with text."""
 
@@ -69,30 +69,35 @@ class AgentPlanner:
             ModelFailed: the model is unknown, or its key is missing.
         """
         self.model = rate_limited(resolve_model(model), limiter, retries=retries)
-        self._retries = retries
         self._settings = ModelSettings(cache=True, max_retries=retries)
         self._settings.update(settings or {})  # pyright: ignore[reportCallIssue, reportArgumentType] - any provider's own
 
     async def plan(self, request: PlanRequest) -> Proposal:
         """Ask the model once.
 
+        Args:
+            request: The prompt and the schema of a plan.
+
         Raises:
             ModelFailed: the model cannot be reached, or returns no plan.
             InvalidInput: the schema cannot be used with this model.
         """
-        schema = json.loads(json.dumps(dict(request.schema)))
+        schema = json.loads(json.dumps(dict(request.schema)))  # with plain dicts and lists only
         usage = RunUsage()
         try:
-            loop = Loop(
+            model_agent = ModelAgent(
                 self.model,
                 instructions=request.system,
                 output_type=ToolOutput(
-                    StructuredDict(schema), name=TOOL, description=_ABOUT, strict=False
+                    StructuredDict(schema),
+                    name=PLAN_TOOL,
+                    description=_TOOL_DESCRIPTION,
+                    strict=False,
                 ),
                 model_settings=self._settings,
                 retries={"output": _MAX_REMINDERS},
             )
-            result = await loop.run(
+            result = await model_agent.run(
                 None if request.before else request.message,
                 message_history=_history(request) or None,
                 usage=usage,
@@ -107,31 +112,31 @@ class AgentPlanner:
         except AgentRunError as exc:
             raise translate(exc, self.model) from exc
         except FallbackExceptionGroup as exc:
-            last = exc.exceptions[-1]
-            if isinstance(last, AgentRunError):
-                raise translate(last, self.model) from exc
-            raise ModelFailed(one_line(str(last), 400)) from exc
-        return Proposal(cast("Any", result.output), _usage_of(usage))
+            last_error = exc.exceptions[-1]
+            if isinstance(last_error, AgentRunError):
+                raise translate(last_error, self.model) from exc
+            raise ModelFailed(one_line(str(last_error), 400)) from exc
+        return Proposal(cast("Any", result.output), _convert_usage(usage))
 
 
 def _history(request: PlanRequest) -> list[ModelMessage]:
     """The conversation so far: each plan as a tool call, with its problems as the result."""
-    found: list[ModelMessage] = []
+    history: list[ModelMessage] = []
     parts: list[ModelRequestPart] = [UserPromptPart(request.message)]
     for number, (plan, verdict) in enumerate(request.before, 1):
-        call = f"plan_{number}"
-        found += (
+        call_id = f"plan_{number}"
+        history += (
             ModelRequest(parts=parts, instructions=request.system),
-            ModelResponse(parts=[ToolCallPart(TOOL, _arguments(plan), call)]),
+            ModelResponse(parts=[ToolCallPart(PLAN_TOOL, _arguments(plan), call_id)]),
         )
-        parts = [ToolReturnPart(TOOL, verdict, call)]
-    return [*found, ModelRequest(parts=parts, instructions=request.system)] if found else []
+        parts = [ToolReturnPart(PLAN_TOOL, verdict, call_id)]
+    return [*history, ModelRequest(parts=parts, instructions=request.system)] if history else []
 
 
 def _arguments(plan: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", plan) if isinstance(plan, dict) else {"plan": plan}
 
 
-def _usage_of(usage: RunUsage) -> Usage:
+def _convert_usage(usage: RunUsage) -> Usage:
     cost = None if usage.cost is None else float(usage.cost)
     return Usage(usage.requests, usage.input_tokens, usage.output_tokens, cost)

@@ -1,7 +1,8 @@
-"""Sub-agents: separate conversations with a subset of the agent's skills and tools.
+"""Makes the pydantic-ai agents of conversations, and runs sub-agents for the tool `Task`.
 
-A sub-agent starts with a task, has the skills and tools that both it and its parent permit, and
-returns only its answer. Its usage counts for the outer turn.
+A sub-agent is a separate conversation with a subset of the agent's skills and tools. It starts
+with a task, has the skills and tools that both it and its parent permit, and returns only its
+answer. Its usage counts for the outer turn.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from pydantic_ai import Agent as Loop
+from pydantic_ai import Agent as ModelAgent
 from pydantic_ai.capabilities import ProcessHistory
 from pydantic_ai.exceptions import AgentRunError, ToolFailed, UsageLimitExceeded, UserError
-from pydantic_ai.messages import ModelMessage, ModelRequest, UserPromptPart  # noqa: TC002 - pydantic-ai reads the signature of `fit`
+from pydantic_ai.messages import ModelMessage, ModelRequest, UserPromptPart  # noqa: TC002 - pydantic-ai reads the signature of `trim_history`
 from pydantic_ai.models import infer_model
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.toolsets import AbstractToolset, CombinedToolset, FunctionToolset
@@ -42,14 +43,14 @@ if TYPE_CHECKING:
     from satchel.session.session import Session
 
 TASK = "Task"
-_SUB = (
+_SUB_AGENT_INSTRUCTIONS = (
     "You are a sub-agent: you were given one task and cannot ask back. Do it, and answer with a"
     " clear, short account of the result; nothing else of what you do is seen."
 )
 
 
-class SubAgents:
-    """The shared parts of an agent and its sub-agents."""
+class AgentFactory:
+    """Makes the pydantic-ai agents of a conversation and of its sub-agents, from the same parts."""
 
     def __init__(
         self,
@@ -73,20 +74,20 @@ class SubAgents:
         """
         self.model = resolve_model(model)
         self.sub_agents = dict(sub_agents or {})
-        self.models = {name: resolve_model(one) for name, one in (models or {}).items()}
+        self.models = {name: resolve_model(named) for name, named in (models or {}).items()}
         self.limits = limits
         self.settings = ModelSettings(cache=True, max_retries=limits.http_retries)
         self.settings.update(settings or {})  # pyright: ignore[reportCallIssue, reportArgumentType] - any provider's own
-        own = [one for one in tools if not isinstance(one, AbstractToolset)]
-        self._given: list[AbstractToolset[Any]] = [
-            one for one in tools if isinstance(one, AbstractToolset)
+        functions = [tool for tool in tools if not isinstance(tool, AbstractToolset)]
+        self._host_toolsets: list[AbstractToolset[Any]] = [
+            tool for tool in tools if isinstance(tool, AbstractToolset)
         ]
-        if own:
-            self._given.insert(0, FunctionToolset(own, id="host"))
+        if functions:
+            self._host_toolsets.insert(0, FunctionToolset(functions, id="host"))
 
-    def loop(
+    def make_agent(
         self, session: Session, instructions: str, model: Model | None = None, output: Any = str
-    ) -> Loop[Turn, Any]:
+    ) -> ModelAgent[Turn, Any]:
         """Create a pydantic-ai agent for a session, with tools registered before its prompt.
 
         Args:
@@ -96,65 +97,68 @@ class SubAgents:
             output: The output type for pydantic-ai.
         """
         toolsets: list[AbstractToolset[Turn]] = [SessionToolset(session)]
-        if self._given:
-            toolsets.append(PermissionToolset(CombinedToolset(self._given), session))
+        if self._host_toolsets:
+            toolsets.append(PermissionToolset(CombinedToolset(self._host_toolsets), session))
         if self.sub_agents:
             toolsets.append(PermissionToolset(TaskToolset(self, session), session))
 
         trimmer = HistoryTrimmer(self.limits.history)
 
-        async def fit(messages: list[ModelMessage]) -> list[ModelMessage]:
+        async def trim_history(messages: list[ModelMessage]) -> list[ModelMessage]:
             return _trim(session, messages, trimmer)
 
-        return Loop(
+        return ModelAgent(
             model or self.model,
             deps_type=Turn,
             output_type=output,
             instructions=instructions or None,
             toolsets=[MeteredToolset(HostPriorityToolset(toolsets, session))],
             model_settings=self.settings,
-            capabilities=[ProcessHistory(fit)],
+            capabilities=[ProcessHistory(trim_history)],
         )
 
     def usage_limits(self) -> UsageLimits:
         """The limits that end a turn."""
-        one = self.limits
+        limits = self.limits
         return UsageLimits(
-            request_limit=one.requests,
-            input_tokens_limit=one.input_tokens,
-            output_tokens_limit=one.output_tokens,
-            total_tokens_limit=one.total_tokens,
-            cost_limit=None if one.cost is None else Decimal(str(one.cost)),
+            request_limit=limits.requests,
+            input_tokens_limit=limits.input_tokens,
+            output_tokens_limit=limits.output_tokens,
+            total_tokens_limit=limits.total_tokens,
+            cost_limit=None if limits.cost is None else Decimal(str(limits.cost)),
         )
 
-    async def task(self, session: Session, name: str, text: str, turn: Turn) -> str:
+    async def run_task(self, session: Session, name: str, text: str, turn: Turn) -> str:
         """Run a sub-agent with a task; returns its framed answer.
 
         Raises:
             ToolFailed: there is no such sub-agent, or it returned no answer.
         """
-        one = self.sub_agents.get(name)
-        if one is None:
-            known = ", ".join(f"`{each}`" for each in self.sub_agents)
-            raise ToolFailed(f"There is no sub-agent `{one_line(name, 60)}`. Give one of {known}")
-        child = session.child(include=one.include, exclude=one.exclude, tools=one.tools)
-        message = await child.awith_tail(text)
-        model = resolve_model(one.model) if one.model is not None else None
-        result = await self._delegate(
-            child, one.instructions, message, model, Turn(turn.limits, outer=turn, agent=name)
+        sub_agent = self.sub_agents.get(name)
+        if sub_agent is None:
+            names = ", ".join(f"`{other}`" for other in self.sub_agents)
+            raise ToolFailed(f"There is no sub-agent `{one_line(name, 60)}`. Give one of {names}")
+        child_session = session.child(
+            include=sub_agent.include, exclude=sub_agent.exclude, tools=sub_agent.tools
         )
-        return _framed(result, f'tool="{TASK}" agent="{attribute(name)}"')
+        message = await child_session.awith_tail(text)
+        inner_turn = Turn(turn.limits, outer=turn, agent=name)
+        answer = await self._run_sub_agent(sub_agent, child_session, message, inner_turn)
+        # The answer may quote untrusted content.
+        return framed("tool-output", f'tool="{TASK}" agent="{attribute(name)}"', answer)
 
-    async def _delegate(
-        self, child: Session, instructions: str, message: str, model: Model | None, turn: Turn
+    async def _run_sub_agent(
+        self, sub_agent: SubAgent, session: Session, message: str, turn: Turn
     ) -> str:
         if turn.depth > self.limits.depth:
             raise ToolFailed(
                 f"Sub-agents may work {self.limits.depth} deep, no deeper. Do it yourself"
             )
-        loop = self.loop(child, f"{instructions}\n\n{_SUB}".strip(), model)
+        model = resolve_model(sub_agent.model) if sub_agent.model is not None else None
+        instructions = f"{sub_agent.instructions}\n\n{_SUB_AGENT_INSTRUCTIONS}".strip()
+        model_agent = self.make_agent(session, instructions, model)
         try:
-            result = await loop.run(
+            result = await model_agent.run(
                 message,
                 deps=turn,
                 usage=turn.usage,
@@ -173,8 +177,8 @@ class SubAgents:
 class TaskToolset(AbstractToolset[Turn]):
     """The tool `Task`."""
 
-    def __init__(self, parts: SubAgents, session: Session) -> None:
-        self._parts = parts
+    def __init__(self, factory: AgentFactory, session: Session) -> None:
+        self._factory = factory
         self._session = session
 
     @property
@@ -184,22 +188,23 @@ class TaskToolset(AbstractToolset[Turn]):
 
     async def get_tools(self, ctx: RunContext[Turn]) -> dict[str, ToolsetTool[Turn]]:
         """`Task` with the available sub-agents; nothing beyond the depth limit."""
-        if ctx.deps.depth >= self._parts.limits.depth:
+        if ctx.deps.depth >= self._factory.limits.depth:
             return {}
-        rows = "\n".join(
-            f"- {name}: {one.description}" for name, one in self._parts.sub_agents.items()
+        sub_agent_lines = "\n".join(
+            f"- {name}: {sub_agent.description}"
+            for name, sub_agent in self._factory.sub_agents.items()
         )
         description = (
             "Give a task to a sub-agent. It works on its own, with skills and tools of its own, and"
             " only its answer comes back: put everything it has to know into the task. Several"
-            f" tasks may be given at once.\n{rows}"
+            f" tasks may be given at once.\n{sub_agent_lines}"
         )
         schema = {
             "type": "object",
             "properties": {
                 "agent": {
                     "type": "string",
-                    "enum": list(self._parts.sub_agents),
+                    "enum": list(self._factory.sub_agents),
                     "description": "Which sub-agent",
                 },
                 "task": {"type": "string", "description": "What it is to do", "minLength": 1},
@@ -214,10 +219,10 @@ class TaskToolset(AbstractToolset[Turn]):
     ) -> Any:
         """Run the task."""
         del name, tool
-        agent, task = (tool_args.get(key) for key in ("agent", "task"))
-        if not isinstance(agent, str) or not isinstance(task, str) or not task.strip():
+        agent_name, task = tool_args.get("agent"), tool_args.get("task")
+        if not isinstance(agent_name, str) or not isinstance(task, str) or not task.strip():
             raise ToolFailed("`agent` and `task` must be texts. Give both")
-        return await self._parts.task(self._session, agent, task, ctx.deps)
+        return await self._factory.run_task(self._session, agent_name, task, ctx.deps)
 
 
 def resolve_model(model: Model | str) -> Model:
@@ -238,17 +243,13 @@ def resolve_model(model: Model | str) -> Model:
 def _trim(
     session: Session, messages: list[ModelMessage], trimmer: HistoryTrimmer
 ) -> list[ModelMessage]:
-    found = trimmer.trim(messages)
-    if found is messages:
+    """Trim a conversation that is too long, with a reminder of the skills whose text is gone."""
+    trimmed = trimmer.trim(messages)
+    if trimmed is messages:
         return messages
-    sync_session(session, found)
-    last = found[-1]
+    sync_session(session, trimmed)
+    last = trimmed[-1]
     if isinstance(last, ModelRequest) and (reminder := session.reminder_due()):
         # It stays in the history, so the next request has it in the same position.
-        found[-1] = replace(last, parts=[*last.parts, UserPromptPart(reminder)])
-    return found
-
-
-def _framed(text: str, marks: str) -> str:
-    """Frame a sub-agent's answer as untrusted, since it may quote untrusted content."""
-    return framed("tool-output", marks, text)
+        trimmed[-1] = replace(last, parts=[*last.parts, UserPromptPart(reminder)])
+    return trimmed

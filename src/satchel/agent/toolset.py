@@ -27,6 +27,7 @@ from pydantic_core import SchemaValidator, core_schema
 from satchel.agent.events import SkillLoaded, ToolEnded, ToolStarted, Turn
 from satchel.session.history import SKILL
 from satchel.tools.framing import one_line
+from satchel.tools.proposed_changes import change_notes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,13 +37,20 @@ if TYPE_CHECKING:
     from satchel.envelope import Envelope
     from satchel.session.session import Session
 
-_ANY = SchemaValidator(schema=core_schema.any_schema())
+_ANY_VALIDATOR = SchemaValidator(schema=core_schema.any_schema())
 _MAX_INVALID_CALLS = 3
 """Consecutive calls whose arguments are no JSON."""
 _MAX_ERROR_CHARS = 500
-_STATUS = "satchel_status"
-"""Marks a partial result in metadata that pydantic-ai does not send."""
-_CONTROL = (AgentRunError, ApprovalRequired, CallDeferred, ModelRetry, ToolFailed, UserError)
+_STATUS_KEY = "satchel_status"
+"""Key of the status of a partial result, in metadata that pydantic-ai does not send."""
+_PYDANTIC_AI_ERRORS = (
+    AgentRunError,
+    ApprovalRequired,
+    CallDeferred,
+    ModelRetry,
+    ToolFailed,
+    UserError,
+)
 """Exceptions that pydantic-ai itself handles."""
 
 
@@ -51,7 +59,8 @@ class SessionToolset(AbstractToolset[Turn]):
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._last: tuple[Any, tuple[str, list[dict[str, Any]]]] | None = None
+        self._cached_step: tuple[str | None, int] | None = None
+        self._cached_prompt_and_tools: tuple[str, list[dict[str, Any]]] = ("", [])
 
     @property
     def id(self) -> str:
@@ -65,19 +74,20 @@ class SessionToolset(AbstractToolset[Turn]):
 
     async def get_tools(self, ctx: RunContext[Turn]) -> dict[str, ToolsetTool[Turn]]:
         """The tools for the next request."""
-        found: dict[str, ToolsetTool[Turn]] = {}
+        tools_by_name: dict[str, ToolsetTool[Turn]] = {}
         _, tools = await self._prompt_and_tools(ctx)
-        for one in tools:
-            name = str(one["name"])
-            found[name] = as_tool(self, name, one["description"], one["input_schema"])
-        return found
+        for tool in tools:
+            name = str(tool["name"])
+            tools_by_name[name] = as_tool(self, name, tool["description"], tool["input_schema"])
+        return tools_by_name
 
     async def _prompt_and_tools(self, ctx: RunContext[Turn]) -> tuple[str, list[dict[str, Any]]]:
         """Prompt and tools of a request, computed once and in a thread."""
         step = (ctx.run_id, ctx.run_step)
-        if self._last is None or self._last[0] != step:
-            self._last = (step, await self._session.atold())
-        return self._last[1]
+        if self._cached_step != step:
+            self._cached_prompt_and_tools = await self._session.aprompt_and_definitions()
+            self._cached_step = step
+        return self._cached_prompt_and_tools
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Turn], tool: ToolsetTool[Turn]
@@ -86,31 +96,39 @@ class SessionToolset(AbstractToolset[Turn]):
         del tool
         turn = ctx.deps
         if name != SKILL:
-            return await self._answer(name, tool_args, turn)
+            return await self._call_session(name, tool_args, turn)
         # In the order of calls: if a skill is loaded twice, the first call has its text.
-        async with turn.loading:
-            return await self._answer(name, tool_args, turn)
+        async with turn.load_lock:
+            return await self._call_session(name, tool_args, turn)
 
-    async def _answer(self, name: str, tool_args: dict[str, Any], turn: Turn) -> Any:
+    async def _call_session(self, name: str, tool_args: dict[str, Any], turn: Turn) -> Any:
         reply = await self._session.acall(name, tool_args)
         if reply.error is not None:
             raise ToolFailed(reply.text)
         if name == SKILL:
             self._emit_loaded(reply, turn)
-        news = await self._session.anews()
-        text = f"{reply.text}\n\n{news}" if news else reply.text
+        turn.changes += change_notes(reply.data)
+        notice = await self._session.achange_notice()
+        text = f"{reply.text}\n\n{notice}" if notice else reply.text
         if reply.status != "partial":
             return text
-        return ToolReturn(text, metadata={_STATUS: "partial"})
+        return ToolReturn(text, metadata={_STATUS_KEY: "partial"})
 
     def _emit_loaded(self, reply: Envelope, turn: Turn) -> None:
         name = str(reply.data.get("name", ""))
-        again = bool(reply.data.get("already_loaded"))
-        held = self._session.loaded.get(name)
-        if not again:
-            turn.loaded(name)
-        digest, size = (held.digest, held.characters) if held is not None else ("", 0)
-        turn.emit(SkillLoaded(name, digest, 0 if again else size, again, turn.agent))
+        is_repeated = bool(reply.data.get("already_loaded"))
+        if not is_repeated:
+            turn.count_skill(name)
+        record = self._session.loaded.get(name)
+        turn.emit(
+            SkillLoaded(
+                name,
+                digest=record.digest if record is not None else "",
+                characters=record.characters if record is not None and not is_repeated else 0,
+                again=is_repeated,
+                agent=turn.agent,
+            )
+        )
 
 
 @dataclass
@@ -124,37 +142,40 @@ class MeteredToolset(WrapperToolset[Turn]):
         turn = ctx.deps
         call_id = ctx.tool_call_id or ""
         if not turn.count_call(name):
-            most = turn.limits.tool_calls
+            limit = turn.limits.tool_calls
             raise ToolFailed(
-                f"`{name}` was not called: this turn has made its {most} calls of tools. "
+                f"`{name}` was not called: this turn has made its {limit} calls of tools. "
                 "Finish now with what you have"
             )
         turn.emit(ToolStarted(name, tool_args, call_id, turn.agent))
         started = time.monotonic()
 
-        def ended(status: Any, text: str) -> None:
+        def emit_end(status: Any, text: str) -> None:
             seconds = round(time.monotonic() - started, 3)
-            turn.emit(ToolEnded(name, status, text, seconds, call_id, turn.agent))
+            turn.emit(
+                ToolEnded(name, status, text, seconds=seconds, call_id=call_id, agent=turn.agent)
+            )
 
         try:
             result = await super().call_tool(name, tool_args, ctx, tool)
         except (ToolFailed, ModelRetry) as exc:
-            ended("error", exc.message)
+            emit_end("error", exc.message)
             raise
         except Exception as exc:
-            ended("error", f"{type(exc).__name__}: {exc}")
+            emit_end("error", f"{type(exc).__name__}: {exc}")
             raise
-        ended(*_outcome(result))
+        emit_end(*_status_and_text(result))
         return result
 
 
-def _outcome(result: object) -> tuple[str, str]:
+def _status_and_text(result: object) -> tuple[str, str]:
+    """Return the status of a result for `ToolEnded`, and what the model reads."""
     if not isinstance(result, ToolReturn):
         return "success", str(result)
-    made = cast("ToolReturn[object]", result)
-    marks: object = made.metadata
-    part = marks == {_STATUS: "partial"}
-    return "partial" if part else "success", str(made.return_value)
+    tool_return = cast("ToolReturn[object]", result)
+    metadata: object = tool_return.metadata
+    is_partial = metadata == {_STATUS_KEY: "partial"}
+    return "partial" if is_partial else "success", str(tool_return.return_value)
 
 
 @dataclass
@@ -168,21 +189,22 @@ class HostPriorityToolset(CombinedToolset[Turn]):
     session: Session
 
     _reported: set[str] = field(init=False, default_factory=set[str])
+    """Names whose conflict the trace has already."""
 
     async def get_tools(self, ctx: RunContext[Turn]) -> dict[str, ToolsetTool[Turn]]:
         """The tools for the next request."""
-        ours, *others = self.toolsets
-        theirs = [await one.get_tools(ctx) for one in others]
-        taken = {name for tools in theirs for name in tools}
-        mine = await ours.get_tools(ctx)
-        for name in sorted(taken & mine.keys() - self._reported):
+        session_toolset, *host_toolsets = self.toolsets
+        host_tools = [await toolset.get_tools(ctx) for toolset in host_toolsets]
+        host_names = {name for tools in host_tools for name in tools}
+        session_tools = await session_toolset.get_tools(ctx)
+        for name in sorted(host_names & session_tools.keys() - self._reported):
             self._reported.add(name)
             reason = "a tool of the host has this name"
             self.session.trace.record("shadowed", (), tool=name, reason=reason)
-        first = {name: tool for name, tool in mine.items() if name not in taken}
-        pairs = zip(self.toolsets, (first, *theirs), strict=True)
-        known = [_ResolvedToolset(one, tools) for one, tools in pairs]
-        return await CombinedToolset[Turn](known).get_tools(ctx)
+        unshadowed = {name: tool for name, tool in session_tools.items() if name not in host_names}
+        pairs = zip(self.toolsets, (unshadowed, *host_tools), strict=True)
+        resolved = [_ResolvedToolset(toolset, tools) for toolset, tools in pairs]
+        return await CombinedToolset[Turn](resolved).get_tools(ctx)
 
 
 @dataclass
@@ -204,24 +226,24 @@ class PermissionToolset(WrapperToolset[Turn]):
 
     async def get_tools(self, ctx: RunContext[Turn]) -> dict[str, ToolsetTool[Turn]]:
         """The permitted tools of this conversation."""
-        found = await super().get_tools(ctx)
-        return {name: tool for name, tool in found.items() if self.session.offers(name)}
+        tools = await super().get_tools(ctx)
+        return {name: tool for name, tool in tools.items() if self.session.offers(name)}
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Turn], tool: ToolsetTool[Turn]
     ) -> Any:
         """Check the permission, then call the tool."""
-        refusal = await self.session.apermit(name, tool_args)
+        refusal = await self.session.arefusal_for(name, tool_args)
         if refusal is not None:
             raise ToolFailed(refusal.text)
         try:
             return await super().call_tool(name, tool_args, ctx, tool)
-        except _CONTROL:
+        except _PYDANTIC_AI_ERRORS:
             raise
         except Exception as exc:
             # A tool must return a result: the model can react to it.
-            words = one_line(f"{type(exc).__name__}: {exc}", _MAX_ERROR_CHARS)
-            raise ToolFailed(f"`{name}` failed: {words}") from exc
+            reason = one_line(f"{type(exc).__name__}: {exc}", _MAX_ERROR_CHARS)
+            raise ToolFailed(f"`{name}` failed: {reason}") from exc
 
 
 def as_tool(
@@ -235,5 +257,8 @@ def as_tool(
         strict=False,
     )
     return ToolsetTool(
-        toolset=toolset, tool_def=definition, max_retries=_MAX_INVALID_CALLS, args_validator=_ANY
+        toolset=toolset,
+        tool_def=definition,
+        max_retries=_MAX_INVALID_CALLS,
+        args_validator=_ANY_VALIDATOR,
     )

@@ -1,81 +1,44 @@
-"""Similar skills in a library: near copies and confusable pairs.
+"""Overlapping skills: pairs that are easily confused, for `satchel check --overlap`.
 
-The similarity of two skills is the cosine of the words of their descriptions, weighted by rarity in
-the library. It is symmetric, and the shared words are shown. Names are ignored: a copy under
-another name is a copy.
-
-Not all pairs are compared: with words ordered from common to rare, two skills above a bound share a
-word at the rare end of both. Only those ends are indexed, and the bound rises as better pairs are
-found. The result is exact.
+The description of each skill is given to the detector as a request. A skill that is selected beside
+it would be selected for such requests too.
 """
 
 from __future__ import annotations
 
-import math
-import re
-from collections import Counter, defaultdict
-from heapq import heappush, heappushpop
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from satchel.detect.tokenizer import (
-    DENSE_STOPWORDS,
-    STOPWORDS,
-    WORD,
-    pieces_of,
-    stem,
-    terms_of,
-    words_shown,
-)
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from satchel.skill import Skill
+    from satchel.detect import Detection
+    from satchel.detect.base import BaseDetector
+    from satchel.skill.model import Skill
 
-    Progress = Callable[[int, int], None]
-    """Called with the number of processed skills and the total."""
-
-MIN_COPY_SCORE = 0.9
-MIN_CONFUSABLE_SCORE = 0.3
-"""Of the detector's mistakes among 4,076 tools, 59 % are between pairs above it, which are 0.4 % of
-all."""
-_MAX_WORDS_SHOWN = 6
-_MIN_LIBRARY_SKILLS = 100
-"""A smaller library is treated as this large, since it has no reliable word rarity."""
-_MIN_SCORE = 1e-9
-_MAX_DESCRIPTION_CHARS = 2_000
-_IDLE = frozenset(map(stem, STOPWORDS)) | DENSE_STOPWORDS
-_DENSE_RUNS = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff]+"
-)
-"""Runs of scripts that write no spaces."""
-
-_Row = dict[str, float]
-"""Word -> weight; normalised to length 1."""
+_MAX_RIVALS = 10
+_MAX_SHARED_WORDS = 6
 
 
 class OverlapPair(NamedTuple):
     """A pair of similar skills."""
 
-    one: Skill
+    first: Skill
     other: Skill
     score: float
+    """The score of a skill for a request in the words of the other; the best skill has 1."""
     shared: tuple[str, ...]
-    """Shared words, heaviest first."""
-
-    @property
-    def copy(self) -> bool:
-        """Whether they are near copies."""
-        return self.score >= MIN_COPY_SCORE
+    """Words that the detector found in both."""
+    is_near_copy: bool = False
+    """Whether they are near duplicates, of which only one is selected."""
 
     def to_dict(self) -> dict[str, Any]:
         """The form for `--json`."""
         return {
             "score": round(self.score, 3),
-            "copy": self.copy,
+            "copy": self.is_near_copy,
             "skills": [
                 {"name": skill.name, "ref": skill.ref, "path": skill.path}
-                for skill in (self.one, self.other)
+                for skill in (self.first, self.other)
             ],
             "shared": list(self.shared),
         }
@@ -84,149 +47,74 @@ class OverlapPair(NamedTuple):
 class Overlap(NamedTuple):
     """The overlap of a library."""
 
-    skills: int
+    skill_count: int
     pairs: list[OverlapPair]
-    """Most similar first."""
-    more: bool
+    """Near duplicates first, then the others by their score."""
+    is_cut: bool
     """Whether more pairs were found than requested."""
 
 
-def compare(
+def find_overlap(
     skills: Sequence[Skill],
-    only: Skill | None = None,
+    detector: BaseDetector,
+    skill: Skill | None = None,
     *,
-    least: float = MIN_CONFUSABLE_SCORE,
     limit: int = 20,
-    progress: Progress | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Overlap:
-    """Find the most similar pairs.
+    """Find the pairs of skills that are most easily confused.
 
     Args:
         skills: Skills that are offered together.
-        only: One of them: pairs with this one alone.
-        least: The minimum score of pairs.
+        detector: Selects among them; it should not act on names that a request mentions.
+        skill: One of them, to find only the pairs with it; None finds all pairs.
         limit: The number of pairs.
-        progress: Called with the progress.
+        progress: Called with the number of processed skills and the total.
     """
-
-    def tell(done: int) -> None:
-        if progress is not None and not done % 256:
-            progress(done, 2 * len(skills))
-
-    rows = _rows(skills, tell)
-    bound = max(least, _MIN_SCORE)
-    # One more than requested, to detect more.
-    if only is None:
-        found = _closest_pairs(rows, bound, limit + 1, tell)
-    else:
-        own = next(at for at, one in enumerate(skills) if one.path == only.path)
-        scores = ((_score(rows[own], row), own, at) for at, row in enumerate(rows) if at != own)
-        found = [pair for pair in scores if pair[0] >= bound]
-    pairs: list[OverlapPair] = []
-    for score, one, other in found:
-        if only is None and skills[other].ref < skills[one].ref:
-            one, other = other, one  # noqa: PLW2901 - in the order of their refs
-        shared = _shared_words(skills[one], rows[one], rows[other])
-        pairs.append(OverlapPair(skills[one], skills[other], score, shared))
-    pairs.sort(key=lambda pair: (-round(pair.score, 6), pair.one.ref, pair.other.ref))
+    by_name = {candidate.name: candidate for candidate in skills}
+    described = skills if skill is None else (skill,)
+    best_pairs: dict[frozenset[str], OverlapPair] = {}
+    for index, candidate in enumerate(described):
+        if progress is not None:
+            progress(index, len(described))
+        detection = detector.look(candidate.description, skills, _MAX_RIVALS)
+        for pair in _find_pairs(candidate, detection, by_name):
+            refs = frozenset((candidate.ref, pair.other.ref))
+            best = best_pairs.get(refs)
+            if best is None or (pair.is_near_copy, pair.score) > (best.is_near_copy, best.score):
+                best_pairs[refs] = _sort_skills(pair) if skill is None else pair
+    pairs = sorted(
+        best_pairs.values(),
+        key=lambda pair: (not pair.is_near_copy, -pair.score, pair.first.ref, pair.other.ref),
+    )
     return Overlap(len(skills), pairs[:limit], len(pairs) > limit)
 
 
-def _text(skill: Skill) -> str:
-    """Return the texts of a skill without its name."""
-    text = skill.description[:_MAX_DESCRIPTION_CHARS]
-    if skill.head.extra:
-        text = f"{text} {skill.when_to_use[:_MAX_DESCRIPTION_CHARS]} {' '.join(skill.tags)}"
-    return text.lower()  # or `PDFs` would also be split
+def _find_pairs(
+    skill: Skill, detection: Detection, by_name: Mapping[str, Skill]
+) -> Iterator[OverlapPair]:
+    """Yield the skill with each one that is selected beside it, and with its near duplicates."""
+    shared_words = {match.name: _shared_words(match.evidence) for match in detection.matches}
+    for match in detection.matches:
+        if match.skill.path != skill.path:
+            yield OverlapPair(skill, match.skill, match.score, shared_words[match.name])
+    for copy, original in detection.collapsed:
+        if skill.name in (copy, original):
+            other = by_name[copy if original == skill.name else original]
+            shared = shared_words.get(skill.name) or shared_words.get(other.name, ())
+            yield OverlapPair(skill, other, 1.0, shared, is_near_copy=True)
 
 
-def _significant_terms(text: str) -> set[str]:
-    """Return its terms without stop words.
+def _sort_skills(pair: OverlapPair) -> OverlapPair:
+    first, other = sorted((pair.first, pair.other), key=lambda skill: skill.ref)
+    return pair._replace(first=first, other=other)
 
-    Pairs of signs are used for dense scripts: they do not depend on a dictionary.
+
+def _shared_words(evidence: Sequence[str]) -> tuple[str, ...]:
+    """Return the words of `field: word` pairs, each once, without those of the body.
+
+    Only the header says what a skill is for.
     """
-    return {
-        term
-        for term in terms_of(text)
-        if term not in _IDLE and term[0] != WORD and (len(term) > 1 or term.isascii())
-    }
-
-
-def _rows(skills: Sequence[Skill], tell: Callable[[int], None]) -> list[_Row]:
-    said: list[set[str]] = []
-    for at, skill in enumerate(skills):
-        said.append(_significant_terms(_text(skill)))
-        tell(at)
-    counts = Counter(word for words in said for word in words)
-    # Copies make their own words common: few skills give no reliable rarity.
-    total = max(len(said), _MIN_LIBRARY_SKILLS)
-    weights = {word: math.log(1 + total / count) for word, count in counts.items()}
-    rows: list[_Row] = []
-    for words in said:
-        length = math.sqrt(sum(weights[word] ** 2 for word in words)) or 1.0
-        rows.append({word: weights[word] / length for word in words})
-    return rows
-
-
-def _score(one: _Row, other: _Row) -> float:
-    return min(sum(one[word] * other[word] for word in one.keys() & other.keys()), 1.0)
-
-
-def _closest_pairs(
-    rows: list[_Row], bound: float, limit: int, tell: Callable[[int], None]
-) -> list[tuple[float, int, int]]:
-    index: defaultdict[str, list[int]] = defaultdict(list)
-    best: list[tuple[float, int, int]] = []
-    for at, row in enumerate(rows):
-        tell(len(rows) + at)
-        end = _rare_end(row, bound)
-        for other in {other for word in end for other in index.get(word, ())}:
-            score = _score(row, rows[other])
-            if score < bound:
-                continue
-            if len(best) < limit:
-                heappush(best, (score, other, at))
-            else:
-                heappushpop(best, (score, other, at))
-            if len(best) == limit:
-                bound = max(bound, best[0][0])
-        for word in end:
-            index[word].append(at)
-    return best
-
-
-def _rare_end(row: _Row, bound: float) -> list[str]:
-    """Return the words of which any pair above the bound shares one."""
-    left = 0.0
-    end: list[str] = []
-    for word, weight in sorted(row.items(), key=lambda item: (item[1], item[0])):
-        left += weight * weight
-        if left >= bound * bound - _MIN_SCORE:
-            end.append(word)
-    return end
-
-
-def _shared_words(skill: Skill, row: _Row, other: _Row) -> tuple[str, ...]:
-    """Return the shared words as the first skill spells them, heaviest first."""
-    text = _text(skill)
-    shared = row.keys() & other.keys()
-    spelt = words_shown(pieces_of(text), shared)
-    found = {spelt[term]: row[term] for term in shared if not _DENSE_RUNS.match(term)}
-    for run in _DENSE_RUNS.findall(text):
-        for word in _shared_runs(run, shared):
-            found[word] = max(row[word[at : at + 2]] for at in range(len(word) - 1))
-    return tuple(sorted(found, key=lambda word: (-found[word], word))[:_MAX_WORDS_SHOWN])
-
-
-def _shared_runs(run: str, shared: set[str]) -> Iterator[str]:
-    """Yield the longest parts of a run of signs of which every pair is shared."""
-    part = ""
-    for at, sign in enumerate(run):
-        if part and run[at - 1 : at + 1] in shared:
-            part += sign
-            continue
-        if len(part) > 1:
-            yield part
-        part = sign
-    if len(part) > 1:
-        yield part
+    fields_and_words = (text.partition(": ")[::2] for text in evidence)
+    words = (word for field, word in fields_and_words if field not in ("body", "meaning"))
+    return tuple(dict.fromkeys(words))[:_MAX_SHARED_WORDS]

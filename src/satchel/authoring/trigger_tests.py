@@ -1,8 +1,7 @@
-"""Trigger tests: prompts that should and should not select a skill.
+"""Trigger tests: prompts that should and should not select a skill, for `satchel test --triggers`.
 
-Run by `satchel test --triggers`. A prompt that should select the skill passes when it is among the
-matches; one that should not passes when it is not, and the skill under `instead` is. The detector
-decides; no model is called.
+A prompt that should select the skill passes when it is among the matches; one that should not
+passes when it is not, and the skill under `instead` is. The detector decides; no model is called.
 """
 
 from __future__ import annotations
@@ -11,13 +10,13 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from satchel.diagnosis.selection import significant_words
 from satchel.errors import InvalidInput, NotFound, SatchelError, SkillBroken
-from satchel.explain_selection import significant_words
 from satchel.i18n import say
+from satchel.skill.eval_file import has_cases, trigger_prompts
 from satchel.skill.file_tree import skill_md_name
-from satchel.skill.model import Skill, SkillOrigin
+from satchel.skill.model import DEPENDENCIES, Skill, SkillOrigin
 from satchel.skill.reader import load_document
-from satchel.skill.trigger_file import has_triggers, load_triggers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -27,42 +26,49 @@ if TYPE_CHECKING:
     from satchel.satchel import Satchel
     from satchel.skill.trigger_file import TriggerPrompt, Triggers
 
-    Subject = tuple[Skill, Triggers]
-
-OTHERS = ("builtin", "system", "global")
-"""Locations outside the project."""
+_OUTER_SOURCES = ("builtin", "system", "global", *DEPENDENCIES)
+"""Sources of skills outside the project."""
+_TESTABLE_STATES = ("active", "untrusted", "needs setup")
 _MAX_WORDS_SHOWN = 5
+
+
+class TriggerSuite(NamedTuple):
+    """A skill and its trigger tests."""
+
+    skill: Skill
+    triggers: Triggers
 
 
 class PromptResult(NamedTuple):
     """The result of one prompt."""
 
     prompt: TriggerPrompt
-    chosen: bool
+    is_selected: bool
     rank: int
     """The rank of the skill; 0 when nothing matched."""
     rivals: tuple[Match, ...]
-    """Other matches, best first."""
-    own: Match | None
+    """Matches of other skills, best first."""
+    match: Match | None
     """The match of the skill."""
     missing: tuple[str, ...]
     """Words of the prompt that the skill lacks."""
-    sure: tuple[float, float]
-    """The fit of the best skill, and the threshold."""
-    stand_in: str = ""
-    """The near copy selected instead."""
+    fit: float
+    """The fit of the best skill."""
+    threshold: float
+    near_copy: str = ""
+    """The near duplicate that is selected instead."""
     notes: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
         """Whether the skill, and the one under `instead`, were selected as expected."""
-        return self.chosen == self.prompt.fires and self.instead
+        return self.is_selected == self.prompt.fires and self.is_rival_selected
 
     @property
-    def instead(self) -> bool:
+    def is_rival_selected(self) -> bool:
         """Whether the skill under `instead` was selected, if any."""
-        wanted = self.prompt.instead
-        return not wanted or any(one.name == wanted for one in self.rivals)
+        name = self.prompt.instead
+        return not name or any(match.name == name for match in self.rivals)
 
     def to_dict(self) -> dict[str, Any]:
         """The form for `--json`."""
@@ -70,20 +76,20 @@ class PromptResult(NamedTuple):
             "prompt": self.prompt.text,
             "line": self.prompt.line,
             "should": self.prompt.fires,
-            "chosen": self.chosen,
+            "chosen": self.is_selected,
             "ok": self.ok,
             "rank": self.rank or None,
-            "fit": round(self.sure[0], 4),
-            "threshold": round(self.sure[1], 4),
-            "evidence": list(self.own.evidence) if self.own is not None else [],
+            "fit": round(self.fit, 4),
+            "threshold": round(self.threshold, 4),
+            "evidence": list(self.match.evidence) if self.match is not None else [],
             "rivals": [
-                {"name": one.name, "ref": one.skill.ref, "evidence": list(one.evidence)}
-                for one in self.rivals
+                {"name": match.name, "ref": match.skill.ref, "evidence": list(match.evidence)}
+                for match in self.rivals
             ],
             "missing": significant_words(self.missing)[:_MAX_WORDS_SHOWN],
-            "stand_in": self.stand_in or None,
+            "stand_in": self.near_copy or None,
             "instead": self.prompt.instead or None,
-            "instead_chosen": self.instead if self.prompt.instead else None,
+            "instead_chosen": self.is_rival_selected if self.prompt.instead else None,
             "note": self.prompt.note or None,
             "detector_notes": list(self.notes),
         }
@@ -94,12 +100,12 @@ class TriggerResult(NamedTuple):
 
     skill: Skill
     path: str
-    rows: tuple[PromptResult, ...]
+    results: tuple[PromptResult, ...]
 
     @property
     def ok(self) -> bool:
         """Whether every prompt passed."""
-        return all(row.ok for row in self.rows)
+        return all(result.ok for result in self.results)
 
     def to_dict(self) -> dict[str, Any]:
         """The form for `--json`."""
@@ -108,40 +114,40 @@ class TriggerResult(NamedTuple):
             "ref": self.skill.ref,
             "path": self.path,
             "ok": self.ok,
-            "prompts": [row.to_dict() for row in self.rows],
+            "prompts": [result.to_dict() for result in self.results],
         }
 
 
-def run_subjects(
+def run_trigger_tests(
     satchel: Satchel,
-    subjects: Sequence[tuple[Skill, Triggers]],
-    tell: Callable[[str, int, int], object],
+    suites: Sequence[TriggerSuite],
+    progress: Callable[[str, int, int], object],
 ) -> list[TriggerResult]:
     """Run the prompts of some skills in the offered library.
 
     Args:
         satchel: Provides skills and detector.
-        subjects: The skills with their prompts.
-        tell: Called with a skill's name, the number of prompts run, and the total.
+        suites: The skills with their prompts.
+        progress: Called with a skill's name, the number of prompts run, and the total.
 
     Raises:
         InvalidInput: one of the skills cannot be chosen by a prompt.
     """
     skills: Sequence[Skill] = satchel.library.snapshot().for_model
-    for skill, _ in subjects:
-        skills = skills_with(skills, skill)
+    for suite in suites:
+        skills = skills_with(skills, suite.skill)
     with suppress(OSError, SatchelError):  # another process is indexing, or a model is unavailable
         satchel.prepare()
-    total = sum(len(triggers.prompts) for _, triggers in subjects)
+    total = sum(len(suite.triggers.prompts) for suite in suites)
     results: list[TriggerResult] = []
-    done = 0
-    for skill, triggers in subjects:
-        rows: list[PromptResult] = []
+    completed = 0
+    for skill, triggers in suites:
+        prompt_results: list[PromptResult] = []
         for prompt in triggers.prompts:
-            rows.append(run_prompt(skill, prompt, skills, satchel.detector))
-            done += 1
-            tell(skill.name, done, total)
-        results.append(TriggerResult(skill, triggers.path, tuple(rows)))
+            prompt_results.append(run_prompt(skill, prompt, skills, satchel.detector))
+            completed += 1
+            progress(skill.name, completed, total)
+        results.append(TriggerResult(skill, triggers.path, tuple(prompt_results)))
     return results
 
 
@@ -149,31 +155,35 @@ def run_prompt(
     skill: Skill, prompt: TriggerPrompt, skills: Sequence[Skill], detector: SelectionPipeline
 ) -> PromptResult:
     """Run the detector for a prompt of a skill that is among `skills`."""
-    answer = detector.look(prompt.text, skills)
-    own = next((one for one in answer.matches if one.skill.path == skill.path), None)
-    others = tuple(one for one in answer.matches if one.skill.path != skill.path)
-    sure = (answer.fit, answer.threshold)
-    if own is not None:
-        rank = answer.matches.index(own) + 1
-        return PromptResult(prompt, True, rank, others, own, (), sure, notes=answer.notes)  # noqa: FBT003
-    where = detector.place(prompt.text, skills, skill)
-    return PromptResult(
-        prompt,
-        chosen=False,
-        rank=where.rank,
-        rivals=others,
-        own=where.match,
-        missing=where.missing,
-        sure=sure,
-        stand_in=next((other for copy, other in answer.collapsed if copy == skill.name), ""),
-        notes=answer.notes,
+    detection = detector.look(prompt.text, skills)
+    paths = [match.skill.path for match in detection.matches]
+    result = PromptResult(
+        prompt=prompt,
+        is_selected=skill.path in paths,
+        rank=0,
+        rivals=tuple(match for match in detection.matches if match.skill.path != skill.path),
+        match=None,
+        missing=(),
+        fit=detection.fit,
+        threshold=detection.threshold,
+        notes=detection.notes,
+    )
+    if result.is_selected:
+        index = paths.index(skill.path)
+        return result._replace(rank=index + 1, match=detection.matches[index])
+    ranking = detector.place(prompt.text, skills, skill)
+    return result._replace(
+        rank=ranking.rank,
+        match=ranking.match,
+        missing=ranking.missing,
+        near_copy=next((other for copy, other in detection.collapsed if copy == skill.name), ""),
     )
 
 
-# --- which skills ------------------------------------------------------------------------
+# --- selection of skills ------------------------------------------------------------------
 
 
-def skill_at(folder: str) -> Skill:
+def load_outside_skill(folder: str) -> Skill:
     """Load the skill of a folder outside the library.
 
     Raises:
@@ -192,7 +202,7 @@ def skill_at(folder: str) -> Skill:
         )
     document = load_document(folder, file)
     if document.head is None:
-        first = next(one for one in document.problems if one.severity == "error")
+        first = next(problem for problem in document.problems if problem.severity == "error")
         raise SkillBroken(
             say(
                 "`{name}` is not a skill: {problem}",
@@ -221,29 +231,32 @@ def skills_with(offered: Sequence[Skill], skill: Skill) -> tuple[Skill, ...]:
             say("`{name}` is chosen by people alone: `disable-model-invocation`", name=skill.name),
             say("Remove that line from its SKILL.md to have models choose it"),
         )
-    if any(one is skill for one in offered):
+    if any(candidate is skill for candidate in offered):
         return tuple(offered)
     active = skill._replace(state="active", shadowed_by="")
-    others = (one for one in offered if one.name != skill.name and one.path != skill.path)
+    others = (
+        candidate
+        for candidate in offered
+        if candidate.name != skill.name and candidate.path != skill.path
+    )
     return (*others, active)
 
 
-def subjects(skills: Iterable[Skill], *, everything: bool = False) -> list[Subject]:
+def find_suites(skills: Iterable[Skill], *, everything: bool = False) -> list[TriggerSuite]:
     """Return selectable skills that have trigger prompts.
 
     Args:
         skills: All known skills.
         everything: Whether to include skills outside the project.
     """
-    every = [
-        skill
-        for skill in skills
-        if (everything or skill.source not in OTHERS)
-        and skill.for_model
-        and not skill.is_tool
-        and skill.state in ("active", "untrusted")
-        and not skill.origin.remote
-        and has_triggers(skill.base_dir)
-    ]
-    read = [(skill, load_triggers(skill.base_dir)) for skill in every]
-    return [(skill, triggers) for skill, triggers in read if triggers is not None]
+    suites: list[TriggerSuite] = []
+    for skill in skills:
+        is_included = everything or skill.source not in _OUTER_SOURCES
+        is_selectable = skill.for_model and not skill.is_tool and skill.state in _TESTABLE_STATES
+        if not (is_included and is_selectable) or skill.origin.remote:
+            continue
+        if has_cases(skill.base_dir):
+            triggers = trigger_prompts(skill.base_dir, skill.name)
+            if triggers is not None:
+                suites.append(TriggerSuite(skill, triggers))
+    return suites

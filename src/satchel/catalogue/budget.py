@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from satchel.catalogue.render import CatalogueEntry, ListedCounts, clean, note
 from satchel.errors import InvalidInput
 from satchel.i18n import say
+from satchel.skill.model import DEPENDENCIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,17 +37,49 @@ if TYPE_CHECKING:
     from satchel.skill.model import Skill
 
 Standing = Literal["full", "shortened", "named", "unlisted", "withheld"]
+MAX_NAME_CHARS = 256
+"""Longer names are not listed; libraries do not read them, since folder names end there too."""
+MIN_STUB_CHARS = 24
+"""A shorter description is less useful than the name alone."""
+MAX_PINNED_CHARS = 1_024
+"""Of a pinned skill before others are described: what the format allows."""
+ELLIPSIS = "…"
 _TOKEN_CHARS = 4
+_MAX_ID_CHARS = 200
+_MAX_HINT_CHARS = 60
+_MAX_READ_CHARS = 8_192
+"""Of a description. The same for every budget, so that no entry becomes shorter in a larger one."""
+_MIN_KEPT_SHARE = 0.6
+"""Cut at a sentence end only if this share of the room is kept."""
+_FULL_LENGTH = sys.maxsize
+_NAME_ONLY_CHARS = 0
+_SENTENCE_END = re.compile(r"[.!?](?=\s)(?<!e\.g\.)(?<!i\.e\.)(?<!\svs\.)(?<!\setc\.)|[。！？]")
+_UNSPACED_CHARACTER = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\U0010ffff]")
+"""A character of a script that writes no spaces between words."""
+_DANGLING_SIGNS = " ,;:-–—(\"'“‘[{/、，；：（「"
+"""Signs that are removed from the end of a shortened text."""
 
 
 class Budget(NamedTuple):
-    """The size limit of a catalogue, in characters."""
+    """The size limit of a catalogue, in characters.
+
+    Example:
+        from satchel import Budget, Satchel
+
+        budget = Budget.share(0.02, 200_000)  # 2 % of the context window
+        assert budget == Budget.tokens(4_000) == Budget.of(16_000)
+        catalogue = Satchel.for_project(".").catalogue(budget)
+    """
 
     amount: int
+    """The number of characters."""
 
     @classmethod
     def of(cls, characters: int) -> Budget:
         """A number of characters.
+
+        Args:
+            characters: The number; 0 lists nothing.
 
         Raises:
             InvalidInput: it is negative.
@@ -59,12 +92,20 @@ class Budget(NamedTuple):
 
     @classmethod
     def tokens(cls, amount: int) -> Budget:
-        """A number of tokens, as four characters each."""
+        """A number of tokens, as four characters each.
+
+        Args:
+            amount: The number of tokens.
+        """
         return cls.of(amount * _TOKEN_CHARS)
 
     @classmethod
     def share(cls, part: float, window: int) -> Budget:
         """A share, such as 0.02, of a context window in tokens.
+
+        Args:
+            part: A number from 0 to 1.
+            window: The size of the context window, in tokens.
 
         Raises:
             InvalidInput: the part is not between 0 and 1.
@@ -81,12 +122,17 @@ class Account(NamedTuple):
     """How every skill is listed. The five parts together are `total`."""
 
     budget: int
+    """The size limit, in characters."""
     used: int
+    """The size of the text, in characters."""
     total: int
+    """The number of skills."""
     full: tuple[str, ...] = ()
+    """Listed with the whole description."""
     shortened: tuple[str, ...] = ()
     """Listed with a truncated description."""
     named: tuple[str, ...] = ()
+    """Listed by name only."""
     unlisted: int = 0
     """Not listed; the block states their number and how to find them."""
     withheld: tuple[str, ...] = ()
@@ -97,7 +143,11 @@ class Account(NamedTuple):
     """Whether the block explains when and how to load a skill; False where only names fit."""
 
     def standing(self, name: str) -> Standing:
-        """Return how a skill of the catalogue is listed."""
+        """Return how a skill of the catalogue is listed.
+
+        Args:
+            name: The name of the skill.
+        """
         if name in self.full:
             return "full"
         if name in self.shortened:
@@ -123,48 +173,49 @@ class Account(NamedTuple):
             (len(self.withheld), say("{count} withheld from models", count=len(self.withheld))),
             (not self.rules, say("without the rules")),
         )
-        named = say(", ").join(words for count, words in parts if count)
+        joined = say(", ").join(phrase for count, phrase in parts if count)
         if self.total == 1:
-            return say("1 skill: {parts}; {room}", parts=named, room=room)
-        return say("{total} skills: {parts}; {room}", total=self.total, parts=named, room=room)
-
-
-MAX_NAME_CHARS = 256
-"""Longer names are not listed; libraries do not read them, since folder names end there too."""
-_MAX_ID_CHARS = 200
-_MAX_HINT_CHARS = 60
-_MAX_READ_CHARS = 8_192
-"""Of a description. The same for every budget, so that no entry becomes shorter in a larger one."""
+            return say("1 skill: {parts}; {room}", parts=joined, room=room)
+        return say("{total} skills: {parts}; {room}", total=self.total, parts=joined, room=room)
 
 
 class Description:
     """The entry of one skill at any length."""
 
-    __slots__ = ("_ends", "_form", "_frame", "_frame_cost", "_simple", "_whole", "text")
+    __slots__ = (
+        "_ends",
+        "_form",
+        "_frame",
+        "_frame_cost",
+        "_is_complete",
+        "_needs_no_quoting",
+        "text",
+    )
 
-    def __init__(self, skill: Skill, shown: str, form: CatalogueForm) -> None:
+    def __init__(self, skill: Skill, label: str, form: CatalogueForm) -> None:
         hint, identity = clean(skill.argument_hint), clean(skill.id)
         hint_part = shorten(hint, _MAX_HINT_CHARS, ())
-        same = identity == shown
-        id_part = "" if same else shorten(identity, _MAX_ID_CHARS, ())
-        raw = f"{skill.description} {skill.when_to_use}"
-        self.text = clean(raw[:_MAX_READ_CHARS])
-        self._whole = hint_part == hint and (same or (id_part == identity != ""))
-        if len(raw) > _MAX_READ_CHARS:
-            self.text += MORE
-            self._whole = False
+        is_label = identity == label
+        id_part = "" if is_label else shorten(identity, _MAX_ID_CHARS, ())
+        full_text = f"{skill.description} {skill.when_to_use}"
+        self.text = clean(full_text[:_MAX_READ_CHARS])
+        has_whole_id = is_label or (id_part == identity != "")
+        self._is_complete = hint_part == hint and has_whole_id
+        if len(full_text) > _MAX_READ_CHARS:
+            self.text += ELLIPSIS
+            self._is_complete = False
         self._form = form
         origin, path = clean(skill.origin.remote), file_path(skill) if form.with_paths else ""
-        self._frame = form.frame(CatalogueEntry(shown, id_part, hint_part, origin, path=path))
+        self._frame = form.frame(CatalogueEntry(label, id_part, hint_part, origin, path=path))
         self._frame_cost = len("".join(self._frame) + form.between)
         self._ends = sentence_ends(self.text)
-        self._simple = form.text(self.text) == self.text
-        """Quoting changes nothing, so that the length is known without it."""
+        self._needs_no_quoting = form.text(self.text) == self.text
+        """Whether quoting changes nothing, so that the length is known without it."""
 
     def cost(self, limit: int) -> int:
         """Return the size of the entry with at most `limit` characters of description."""
         text = shorten(self.text, limit, self._ends)
-        return self._frame_cost + len(text if self._simple else self._form.text(text))
+        return self._frame_cost + len(text if self._needs_no_quoting else self._form.text(text))
 
     def write(self, limit: int) -> str:
         """Return the entry."""
@@ -173,23 +224,32 @@ class Description:
 
     def is_full(self, limit: int) -> bool:
         """Whether the description is complete at this length."""
-        return self._whole and len(self.text) <= limit
+        return self._is_complete and len(self.text) <= limit
 
 
 class Candidate:
     """A skill that may be listed."""
 
-    __slots__ = ("_description", "_form", "_shown", "least", "name", "name_cost", "pinned", "skill")
+    __slots__ = (
+        "_description",
+        "_form",
+        "_label",
+        "min_chars",
+        "name",
+        "name_cost",
+        "pinned",
+        "skill",
+    )
 
-    def __init__(self, skill: Skill, shown: str, form: CatalogueForm, *, pinned: bool) -> None:
+    def __init__(self, skill: Skill, name: str, form: CatalogueForm, *, pinned: bool) -> None:
         self.skill = skill
         self.pinned = pinned
-        self.least = MAX_PINNED_CHARS if pinned else MIN_STUB_CHARS
+        self.min_chars = MAX_PINNED_CHARS if pinned else MIN_STUB_CHARS
         """Length to which its description is not truncated, if it has one."""
-        self._shown = shown
+        self._label = name
         # A bare name must not imitate one of ours either.
         origin = skill.origin.remote
-        label = (form.with_paths and file_path(skill)) or shown
+        label = (form.with_paths and file_path(skill)) or name
         self.name = form.name(f"{label} [{clean(origin)}]" if origin else label)
         self.name_cost = len(self.name + form.names_between)
         self._form = form
@@ -199,7 +259,7 @@ class Candidate:
     def description(self) -> Description:
         """Computed lazily: most candidates of a large library are never described."""
         if self._description is None:
-            self._description = Description(self.skill, self._shown, self._form)
+            self._description = Description(self.skill, self._label, self._form)
         return self._description
 
 
@@ -207,9 +267,9 @@ def file_path(skill: Skill) -> str:
     """Return the path of its SKILL.md for ReadFile; empty for a remote skill."""
     if skill.origin.remote:
         return ""
-    return clean(
-        skill.path if skill.source == "builtin" else normpath(f"{skill.ref}/{skill.head.file}")
-    )
+    if skill.source == "builtin" or skill.source in DEPENDENCIES:
+        return clean(skill.path)
+    return clean(normpath(f"{skill.ref}/{skill.head.file}"))
 
 
 def shown_name(skill: Skill) -> str:
@@ -218,17 +278,9 @@ def shown_name(skill: Skill) -> str:
     return clean(name) if len(name) <= MAX_NAME_CHARS else ""
 
 
-MORE = "…"
-_MIN_KEPT_SHARE = 0.6
-"""Cut at a sentence end only if this share of the room is kept."""
-
-_SENTENCE = re.compile(r"[.!?](?=\s)(?<!e\.g\.)(?<!i\.e\.)(?<!\svs\.)(?<!\setc\.)|[。！？]")
-_DANGLING = " ,;:-–—(\"'“‘[{/、，；：（「"
-
-
 def sentence_ends(text: str) -> list[int]:
     """Return the positions right after each sentence."""
-    return [match.end() for match in _SENTENCE.finditer(text)]
+    return [match.end() for match in _SENTENCE_END.finditer(text)]
 
 
 def shorten(text: str, limit: int, ends: Sequence[int]) -> str:
@@ -241,30 +293,31 @@ def shorten(text: str, limit: int, ends: Sequence[int]) -> str:
     """
     if len(text) <= limit:
         return text
-    at = bisect_right(ends, limit - 2)
-    words = text[: _word_end(text, limit - 1)].rstrip(_DANGLING)
-    if at and (ends[at - 1] >= limit * _MIN_KEPT_SHARE or ends[at - 1] >= len(words)):
-        return f"{text[: ends[at - 1]]} {MORE}"
-    return words + MORE
+    index = bisect_right(ends, limit - 2)
+    words = text[: _find_word_end(text, limit - 1)].rstrip(_DANGLING_SIGNS)
+    if index and (ends[index - 1] >= limit * _MIN_KEPT_SHARE or ends[index - 1] >= len(words)):
+        return f"{text[: ends[index - 1]]} {ELLIPSIS}"
+    return words + ELLIPSIS
 
 
-def _word_end(text: str, stop: int) -> int:
+def _find_word_end(text: str, stop: int) -> int:
+    """The last position up to `stop` at which no word is cut."""
     end = text.rfind(" ", 0, stop + 1)
     if not text[max(end, 0) : stop + 1].isascii():  # scripts without spaces
-        end = next((at for at in range(stop, max(end, 0), -1) if _unspaced(text, at)), end)
+        end = next(
+            (position for position in range(stop, max(end, 0), -1) if _is_unspaced(text, position)),
+            end,
+        )
     # A single long word, such as an address, is cut in the middle.
-    return _whole_character(text, end if end * 2 >= stop else stop)
+    return _find_character_end(text, end if end * 2 >= stop else stop)
 
 
-_unspaced_char = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\U0010ffff]").search
-
-
-def _unspaced(text: str, at: int) -> bool:
+def _is_unspaced(text: str, position: int) -> bool:
     """Whether the script before or after a position writes no spaces between words."""
-    return _unspaced_char(text, at - 1, at + 1) is not None
+    return _UNSPACED_CHARACTER.search(text, position - 1, position + 1) is not None
 
 
-def _whole_character(text: str, stop: int) -> int:
+def _find_character_end(text: str, stop: int) -> int:
     """Step back so that no mark or part of a joined emoji remains."""
     if text[stop - 1 : stop + 1].isascii():
         return stop
@@ -276,14 +329,6 @@ def _whole_character(text: str, stop: int) -> int:
     ):
         stop -= 1
     return stop
-
-
-MIN_STUB_CHARS = 24
-"""A shorter description is less useful than the name alone."""
-MAX_PINNED_CHARS = 1_024
-"""Of a pinned skill before others are described: what the format allows."""
-_FULL = sys.maxsize
-_NAME_ONLY_CHARS = 0
 
 
 class CatalogueChoice(NamedTuple):
@@ -332,26 +377,26 @@ class CatalogueChooser:
     def choose(self) -> CatalogueChoice | None:
         """Return the best block that fits; None when intro and counts alone do not fit."""
         candidates: list[Candidate] = []
-        unshown = spent = 0
-        room = self._room(unlisted=False)
+        unlistable_count = spent = 0
+        room = self._compute_room(unlisted=False)
         for candidate in self._candidates():
             if candidate is None:
-                unshown += 1
-                room = self._room(unlisted=True)
+                unlistable_count += 1
+                room = self._compute_room(unlisted=True)
             else:
                 candidates.append(candidate)
                 spent += candidate.name_cost
-            if spent + unshown > room + self._names_only:
+            if spent + unlistable_count > room + self._names_only:
                 return self._choose_some(candidates)
-        limits = self._share_out(candidates, room) if spent + unshown <= room else None
+        limits = self._share_out(candidates, room) if spent + unlistable_count <= room else None
         if limits is None:
             return self._choose_some(candidates)
         return self._write(list(zip(candidates, limits, strict=True)))
 
-    def _room(self, *, unlisted: bool) -> int:
+    def _compute_room(self, *, unlisted: bool) -> int:
         """Return the room for entries and names; counts are reserved at their widest."""
-        most = self._offered
-        counts = ListedCounts(most, most, most, most if unlisted else 0)
+        offered = self._offered
+        counts = ListedCounts(offered, offered, offered, offered if unlisted else 0)
         tail = self._form.tail(note(counts, self._form.find))
         return self._budget - len(self._form.head + self._form.entries_head + tail)
 
@@ -359,11 +404,12 @@ class CatalogueChooser:
         """Yield the offered skills; None for one that cannot be listed."""
         for pinned, skills in ((True, self._pinned), (False, self._skills)):
             for skill in skills:
-                if pinned or not self._skip(skill):
-                    shown = shown_name(skill)
-                    yield Candidate(skill, shown, self._form, pinned=pinned) if shown else None
+                if pinned or not self._is_skipped(skill):
+                    name = shown_name(skill)
+                    yield Candidate(skill, name, self._form, pinned=pinned) if name else None
 
-    def _skip(self, skill: Skill) -> bool:
+    def _is_skipped(self, skill: Skill) -> bool:
+        """Whether a skill is listed as a pinned one already, or hidden from models."""
         return skill.head.name in self._pinned_names or not skill.for_model
 
     def _share_out(self, candidates: Sequence[Candidate], room: int) -> list[int] | None:
@@ -371,15 +417,15 @@ class CatalogueChooser:
 
         None when not even the names fit.
         """
-        if _total(candidates, _FULL, room) <= room:
-            return [_FULL] * len(candidates)
-        if _total(candidates, MIN_STUB_CHARS, room) <= room:
-            level = _level(candidates, room)
-            return [max(level, candidate.least) for candidate in candidates]
+        if _total_cost(candidates, _FULL_LENGTH, room) <= room:
+            return [_FULL_LENGTH] * len(candidates)
+        if _total_cost(candidates, MIN_STUB_CHARS, room) <= room:
+            level = _find_common_length(candidates, room)
+            return [max(level, candidate.min_chars) for candidate in candidates]
         pinned = [candidate for candidate in candidates if candidate.pinned]
         others = candidates[len(pinned) :]
         spent = self._names_frame + sum(candidate.name_cost for candidate in others)
-        spent += _total(pinned, MIN_STUB_CHARS, room)
+        spent += _total_cost(pinned, MIN_STUB_CHARS, room)
         if spent > room:
             return None
         described = len(pinned)
@@ -389,38 +435,38 @@ class CatalogueChooser:
                 break
             described += 1
         names = [_NAME_ONLY_CHARS] * (len(candidates) - described)
-        return [candidate.least for candidate in candidates[:described]] + names
+        return [candidate.min_chars for candidate in candidates[:described]] + names
 
     def _choose_some(self, candidates: Sequence[Candidate]) -> CatalogueChoice | None:
         """List pinned skills, then names, then a count of the rest."""
-        room = self._room(unlisted=True)
+        room = self._compute_room(unlisted=True)
         if room < 0:
             return None
         spent = described = 0
         for candidate in candidates:
             if not candidate.pinned:
                 break
-            cost = candidate.description.cost(candidate.least)
+            cost = candidate.description.cost(candidate.min_chars)
             if spent + cost > room:
                 break
             spent += cost
             described += 1
-        chosen = [(candidate, candidate.least) for candidate in candidates[:described]]
+        limits = [(candidate, candidate.min_chars) for candidate in candidates[:described]]
         spent += self._names_frame
         for candidate in candidates[described:]:
             spent += candidate.name_cost
             if spent > room + self._names_only:
                 break
-            chosen.append((candidate, _NAME_ONLY_CHARS))
-        return self._write(chosen)
+            limits.append((candidate, _NAME_ONLY_CHARS))
+        return self._write(limits)
 
-    def _write(self, chosen: Sequence[tuple[Candidate, int]]) -> CatalogueChoice:
+    def _write(self, limits: Sequence[tuple[Candidate, int]]) -> CatalogueChoice:
         entries: list[str] = []
         names: list[str] = []
         full: list[str] = []
         shortened: list[str] = []
         named: list[str] = []
-        for candidate, limit in chosen:
+        for candidate, limit in limits:
             name = candidate.skill.head.name
             if limit == _NAME_ONLY_CHARS:
                 names.append(candidate.name)
@@ -428,38 +474,36 @@ class CatalogueChooser:
             else:
                 entries.append(candidate.description.write(limit))
                 (full if candidate.description.is_full(limit) else shortened).append(name)
-        unlisted = self._offered - len(chosen)
+        unlisted = self._offered - len(limits)
         counts = ListedCounts(len(full), len(shortened), len(named), unlisted)
         return CatalogueChoice(
-            entries,
-            names,
-            note(counts, self._form.find),
-            tuple(full),
-            tuple(shortened),
-            tuple(named),
-            unlisted,
+            entries=entries,
+            names=names,
+            note=note(counts, self._form.find),
+            full=tuple(full),
+            shortened=tuple(shortened),
+            named=tuple(named),
+            unlisted=unlisted,
         )
 
 
-def _total(candidates: Sequence[Candidate], limit: int, enough: int) -> int:
-    """Return the size of all entries at one length; stops beyond `enough`."""
+def _total_cost(candidates: Sequence[Candidate], limit: int, room: int) -> int:
+    """Return the size of all entries at one length; stops adding beyond `room`."""
     spent = 0
     for candidate in candidates:
-        spent += candidate.description.cost(max(limit, candidate.least))
-        if spent > enough:
+        spent += candidate.description.cost(max(limit, candidate.min_chars))
+        if spent > room:
             break
     return spent
 
 
-def _level(candidates: Sequence[Candidate], room: int) -> int:
+def _find_common_length(candidates: Sequence[Candidate], room: int) -> int:
     """Return the greatest common length that fits; a stub does."""
-    low, high = (
-        MIN_STUB_CHARS,
-        max((len(item.description.text) for item in candidates), default=MIN_STUB_CHARS),
-    )
+    lengths = (len(candidate.description.text) for candidate in candidates)
+    low, high = MIN_STUB_CHARS, max(lengths, default=MIN_STUB_CHARS)
     while low < high:
         middle = (low + high + 1) // 2
-        if _total(candidates, middle, room) <= room:
+        if _total_cost(candidates, middle, room) <= room:
             low = middle
         else:
             high = middle - 1

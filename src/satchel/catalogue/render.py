@@ -185,9 +185,9 @@ class CatalogueForm:
         """Return the text before and after an entry's description."""
         name, before, after = self.entry
         start = name % self.value(entry.name)
-        for field, shown in self.parts.items():
+        for field, template in self.parts.items():
             if text := getattr(entry, field):
-                start += shown % self.value(text)
+                start += template % self.value(text)
         return start + before, after
 
     def tail(self, text: str) -> str:
@@ -282,6 +282,6 @@ def form_of(name: str) -> type[CatalogueForm]:
     """
     if name not in FORMS:
         raise InvalidInput(
-            f"There is no form `{name}`", "Use one of " + ", ".join(f"`{one}`" for one in FORMS)
+            f"There is no form `{name}`", "Use one of " + ", ".join(f"`{form}`" for form in FORMS)
         )
     return FORMS[name]

@@ -7,7 +7,7 @@ options and the layout of `--help`), then `commands`.
 Every function below may raise a `SatchelError`; `main.guarded` prints it and sets the exit code.
 """
 
-COMPLETE = "_SATCHEL_COMPLETE"
+COMPLETION_VARIABLE = "_SATCHEL_COMPLETE"
 """Environment variable by which a shell requests completions."""
 EXIT_FAILED = 1
 EXIT_INCOMPLETE = 8

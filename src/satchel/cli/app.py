@@ -11,11 +11,11 @@ from typing import Any
 import click
 
 from satchel import __version__
-from satchel.cli import COMPLETE
+from satchel.cli import COMPLETION_VARIABLE
 from satchel.cli.context import CliContext, command, global_options
 from satchel.cli.options import HelpGroup, all_option, flag_option, help_hint
 from satchel.errors import InvalidInput
-from satchel.i18n import say
+from satchel.i18n import did_you_mean, say, similar_names
 
 
 def _show_version(ctx: click.Context, _option: click.Parameter, value: bool) -> None:
@@ -52,6 +52,7 @@ cli.params += [
 
 
 def _offer_trust(context: CliContext, *, note: bool) -> None:
+    """Import `offer_trust` only when a command needs it."""
     from satchel.cli.commands.trust import offer_trust
 
     offer_trust(context, note=note)
@@ -66,15 +67,29 @@ def _offer_trust(context: CliContext, *, note: bool) -> None:
 )
 @all_option(say("Also skills that are not offered: shadowed, untrusted, excluded, broken."))
 @flag_option("--locations", say("List the searched folders instead, in order of precedence."))
-def list_(context: CliContext, everything: bool, locations: bool, as_json: bool) -> int:
+@flag_option("--tools", say("Show the tools that an agent gets here, and their access."))
+@flag_option("--benefit", say("Show the results of `satchel eval` instead of descriptions."))
+def list_(
+    context: CliContext,
+    everything: bool,
+    locations: bool,
+    tools: bool,
+    benefit: bool,
+    as_json: bool,
+) -> int:
+    if tools:
+        context.command = "list --tools"
+        from satchel.cli.commands.tools import show_tools
+
+        return show_tools(context, as_json=as_json)
     if locations:
         context.command = "list --locations"  # shows untrusted folders, asks nothing
-        from satchel.cli.commands.list_skills import show_locations
+        from satchel.cli.commands.list_locations import show_locations
 
         return show_locations(context, as_json=as_json)
     from satchel.cli.commands.list_skills import show_list
 
-    return show_list(context.satchel, everything=everything, as_json=as_json)
+    return show_list(context.satchel, everything=everything, benefit=benefit, as_json=as_json)
 
 
 cli.modules = {
@@ -84,11 +99,10 @@ cli.modules = {
     "why": "commands.why:why",
     "catalogue": "commands.catalogue:catalogue",
     "doctor": "commands.doctor:doctor",
-    "tools": "commands.tools:tools",
-    "agents": "commands.link:agents",
     "new": "commands.new:new",
     "install": "commands.install:install",
     "update": "commands.update:update",
+    "diff": "commands.update:diff",
     "remove": "commands.remove:remove",
     "rename": "commands.remove:rename",
     "undo": "commands.undo:undo",
@@ -102,36 +116,27 @@ cli.modules = {
     "ui": "commands.ui:ui",
     "check": "commands.check:check",
     "test": "commands.test:test",
+    "eval": "commands.eval:eval_",
     "scan": "commands.scan:scan",
     "verify": "commands.verify:verify",
     "trust": "commands.trust:trust",
-    "sign": "commands.sign:sign",
     "publish": "commands.publish:publish",
     "yank": "commands.publish:yank",
     "hub": "commands.hub:hub",
     "config": "commands.config:config",
 }
+cli.aliases = {"add": "install"}
 cli.synonyms = {
     "init": "new",
-    "add": "new",
     "create": "new",
     "load": "show NAME --as-model",
-    "read": "show NAME --file PATH",
-    "which": "search",
     "find": "search",
-    "locations": "list --locations",
     "ls": "list",
-    "validate": "check --spec",
+    "tools": "list --tools",
+    "agents": "link --list",
     "lint": "check",
-    "overlap": "check --overlap",
-    "lock": "verify --accept",
     "import": "install",
-    "signers": "sign --signers",
-    "worker": "goal worker",
-    "index": "config index",
-    "vectors": "config set embeddings",
-    "sandbox": "config sandbox",
-    "completion": "config completion",
+    "index": "search --build-index",
     "settings": "config",
     "uninstall": "remove",
     "rm": "remove",
@@ -140,6 +145,7 @@ cli.synonyms = {
     "mv": "rename",
     "call": "try",
     "ask": "run",
+    "evaluate": "eval",
     "web": "ui",
     "release": "publish",
     "push": "publish",
@@ -162,7 +168,7 @@ def run_click(args: list[str]) -> int:
     Raises:
         SatchelError: a command failed, or the arguments are invalid.
     """
-    if COMPLETE in os.environ:
+    if COMPLETION_VARIABLE in os.environ:
         cli.main(args, prog_name="satchel")
     if args[:1] == ["help"]:
         args = [*args[1:], "--help"]
@@ -180,7 +186,7 @@ def run_click(args: list[str]) -> int:
     except click.UsageError as exc:
         raise InvalidInput(*_message_and_hint(exc, args)) from exc
     except click.ClickException as exc:
-        raise InvalidInput(_plain(exc)) from exc
+        raise InvalidInput(_click_message(exc)) from exc
 
 
 def _message_and_hint(exc: click.UsageError, args: list[str]) -> tuple[str, str]:
@@ -189,20 +195,18 @@ def _message_and_hint(exc: click.UsageError, args: list[str]) -> tuple[str, str]
     if exc.ctx is None and name:
         hint = say("Run `{command} --help`", command=f"satchel {name}")
     if isinstance(exc, click.NoSuchOption):
-        import difflib
-
         text = say("There is no option `{name}`", name=exc.option_name)
         # Click suggests every option that shares a few letters.
-        near = difflib.get_close_matches(exc.option_name, exc.possibilities or (), 1, cutoff=0.75)
-        return text, say("Did you mean {names}?", names=f"`{near[0]}`") if near else hint
+        similar_options = similar_names(exc.option_name, exc.possibilities or (), ratio=0.75)
+        return text, did_you_mean(similar_options) or hint
     if isinstance(exc, click.BadOptionUsage):
         if "does not take" in exc.message:
             return say("`{name}` takes no value", name=exc.option_name), hint
         return say("`{name}` needs a value", name=exc.option_name), hint
     if isinstance(exc, click.MissingParameter) and exc.param is not None:
         return say("`{name}` is missing", name=exc.param.human_readable_name.upper()), hint
-    return _plain(exc), hint
+    return _click_message(exc), hint
 
 
-def _plain(exc: click.ClickException) -> str:
+def _click_message(exc: click.ClickException) -> str:
     return exc.format_message().replace("'", "`").rstrip(".")

@@ -8,23 +8,25 @@ mark of the same meaning.
 from __future__ import annotations
 
 import os
+import re
 import sys
+from contextlib import contextmanager
 
 from satchel.cli import CommandRun
 from satchel.i18n import render, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Generator, Iterable, Sequence
     from typing import Any, TextIO
 
     from satchel.errors import SatchelError
 
-_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
-_MIN_LAST_COLUMNS = 16
-_JOINERS = "\u200c\u200d"
+_STYLE_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+_MIN_LAST_CELL_COLUMNS = 16
+_JOINING_CHARS = "\u200c\u200d"
 """Harmless, and needed by Persian and emoji."""
-_BREAKS = "\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f\x85\u2028\u2029"
+_LINE_BREAKS = "\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f\x85\u2028\u2029"
 
 STATES = {
     "active": ("●", "green"),
@@ -32,6 +34,7 @@ STATES = {
     "shadowed": ("○", "dim"),
     "excluded": ("○", "dim"),
     "untrusted": ("?", "yellow"),
+    "needs setup": ("○", "yellow"),
     "blocked": ("✗", "red"),
     "unverified": ("✗", "red"),
     "withheld": ("○", "cyan"),
@@ -40,7 +43,12 @@ STATES = {
 """State of a skill -> its mark and colour."""
 SEVERITIES = {"error": ("✗", "red"), "warning": ("▲", "yellow"), "note": ("·", "dim")}
 """Severity of a problem -> its mark and colour."""
-_MARKS = frozenset(mark for mark, _ in (*STATES.values(), *SEVERITIES.values()))
+_CLOSING_SIGNS = "，。；：、！？）】》”’…"
+_OPENING_SIGNS = "（【《“‘"
+_TERMINAL_CONTROLS = re.compile(
+    "[\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
+)
+_NARROW_MARKS = frozenset(mark for mark, _ in (*STATES.values(), *SEVERITIES.values()))
 
 
 def clean(text: str, keep: str = "\n\t") -> str:
@@ -49,17 +57,17 @@ def clean(text: str, keep: str = "\n\t") -> str:
         return text
     import unicodedata
 
-    def shown(char: str) -> str:
-        if char.isprintable() or char in keep or char in _JOINERS:
+    def clean_char(char: str) -> str:
+        if char.isprintable() or char in keep or char in _JOINING_CHARS:
             return char
-        if char.isspace() and char not in _BREAKS:
+        if char.isspace() and char not in _LINE_BREAKS:
             return char
         code = ord(char)
         if unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Zl", "Zp"}:
             return char  # unassigned or private: drawn as one box
         return chr(0x2400 + code) if code < 0x20 else "␡" if code == 0x7F else "�"
 
-    return "".join(map(shown, text.replace("\r\n", "\n")))
+    return "".join(map(clean_char, text.replace("\r\n", "\n")))
 
 
 def one_line(text: str) -> str:
@@ -71,7 +79,7 @@ def width_of(text: str) -> int:
     """The display width of `text` in columns."""
     if text.isascii():
         return len(text)
-    if text in _MARKS:
+    if text in _NARROW_MARKS:
         return 1
     from unicodedata import category, east_asian_width
 
@@ -91,10 +99,10 @@ def cut(text: str, width: int) -> str:
     if text.isascii():
         return text[: width - 1].rstrip() + "…"
     used = 0
-    for at, char in enumerate(text):
+    for index, char in enumerate(text):
         used += width_of(char)
         if used > width - 1:
-            return text[:at].rstrip() + "…"
+            return text[:index].rstrip() + "…"
     return text
 
 
@@ -109,29 +117,26 @@ def wrap(text: str, width: int) -> list[str]:
         return [text]
     lines: list[str] = []
     line, used = "", 0
-    for piece in _pieces(text):
-        size = width_of(piece)
-        if line and used + width_of(piece.rstrip(" ")) > width:
+    for word in _split_words(text):
+        if line and used + width_of(word.rstrip(" ")) > width:
             lines.append(line.rstrip(" "))
             line, used = "", 0
-        line += piece
-        used += size
+        line += word
+        used += width_of(word)
     return [*lines, line.rstrip(" ")]
 
 
-def _pieces(text: str) -> Iterable[str]:
-    """Split into words with their trailing space; code in backticks and wide characters count."""
-    closing = "，。；：、！？）】》”’…"
-    opening = "（【《“‘"
+def _split_words(text: str) -> Iterable[str]:
+    """Split into words with their trailing space; a wide character or code is a word too."""
     word = ""
-    code = False
+    is_code = False
     for char in text:
-        if code:
+        if is_code:
             word += char
-            code = char != "`"
+            is_code = char != "`"
             continue
-        if not char.isascii() and (char in closing or width_of(char) == 2):
-            if not word or char in closing or word[-1] in opening:
+        if not char.isascii() and (char in _CLOSING_SIGNS or width_of(char) == 2):
+            if not word or char in _CLOSING_SIGNS or word[-1] in _OPENING_SIGNS:
                 word += char
                 continue
             yield word
@@ -139,15 +144,49 @@ def _pieces(text: str) -> Iterable[str]:
             continue
         if (
             word
-            and word[-1] not in opening
+            and word[-1] not in _OPENING_SIGNS
             and (word[-1] == " " != char or width_of(word[-1]) == 2)
         ):
             yield word
             word = ""
         word += char
-        code = char == "`"
+        is_code = char == "`"
     if word:
         yield word
+
+
+class _TableLayout:
+    """The widths of a table, and where its rows are split into two lines."""
+
+    def __init__(
+        self, titles: Sequence[str], rows: Sequence[Sequence[str]], screen_width: int
+    ) -> None:
+        """Lay out a table; a screen of width 0 has no limit."""
+        columns = list(zip(titles, *rows, strict=True))
+        widths = [max(map(width_of, column)) for column in columns]
+        last = len(titles) - 1
+        room = screen_width - sum(widths[:last]) - 2 * last
+        self.min_last = min(_MIN_LAST_CELL_COLUMNS, widths[-1])
+        """Columns that the last cell needs."""
+        if screen_width and room < self.min_last:  # a few long cells must not cost each row a line
+            usual_widths = [*map(_usual_width, columns[:last]), widths[-1]]
+            usual_room = screen_width - sum(usual_widths[:last]) - 2 * last
+            if usual_room >= self.min_last:
+                widths, room = usual_widths, usual_room
+        self.widths = widths
+        self.room = room
+        """Columns that are left for the last cell."""
+        self.split = len(titles)
+        """Number of cells on the first line."""
+        if screen_width and room < self.min_last:
+            counts = range(last, 1, -1)
+            fitting = (
+                count for count in counts if sum(widths[:count]) + 2 * count - 2 <= screen_width
+            )
+            min_count = 1 if titles[0] else min(2, last)  # a mark does not stand alone
+            self.split = next(fitting, min_count)
+        self.indent = 2 if titles[0] else widths[0] + 2
+        """Spaces before the second line."""
 
 
 class Screen:
@@ -182,12 +221,25 @@ class Screen:
         """Apply a style such as `green` or `bold red`, if this screen has colours."""
         if not self.colour or not style or not text:
             return text
-        codes = ";".join(_CODES[word] for word in style.split())
+        codes = ";".join(_STYLE_CODES[name] for name in style.split())
         return f"\x1b[{codes}m{text}\x1b[0m"
 
     def write(self, text: str) -> None:
         """Write `text` unchanged."""
         self.stream.write(text)
+
+    @contextmanager
+    def waiting(self, text: str) -> Generator[None]:
+        """Show `text` on a terminal until the block ends."""
+        if self.is_terminal:
+            self.write(f"{text}\r")
+            self.stream.flush()
+        try:
+            yield
+        finally:
+            if self.is_terminal:
+                self.write(f"{' ' * width_of(text)}\r")
+                self.stream.flush()
 
     def line(
         self,
@@ -208,16 +260,16 @@ class Screen:
         """
         hang = " " * width_of(indent) if hang is None else hang
         room = self.width - max(width_of(indent), width_of(hang)) if self.width else 0
-        plain = "".join(part for part, _ in lead)
+        plain = "".join(words for words, _ in lead)
         lines = wrap(plain + text, max(room, 20) if self.width else 0)
         first = lines[0]
         if plain and first.startswith(plain):
-            painted = "".join(self.paint(part, how) for part, how in lead)
+            painted = "".join(self.paint(words, lead_style) for words, lead_style in lead)
             lines[0] = painted + self.paint(first[len(plain) :], style)
         else:
             lines[0] = self.paint(first, style)
-        body = [indent + lines[0], *(hang + self.paint(part, style) for part in lines[1:])]
-        self.stream.write("\n".join(body).rstrip(" ") + "\n")
+        indented = [indent + lines[0], *(hang + self.paint(line, style) for line in lines[1:])]
+        self.stream.write("\n".join(indented).rstrip(" ") + "\n")
 
     def title(self, text: str) -> None:
         """Write a heading after an empty line."""
@@ -229,7 +281,7 @@ class Screen:
         self.stream.write(text if text.endswith("\n") or not text else text + "\n")
 
     def table(
-        self, head: Sequence[str], rows: Sequence[Sequence[str]], styles: Sequence[Sequence[str]]
+        self, titles: Sequence[str], rows: Sequence[Sequence[str]], styles: Sequence[Sequence[str]]
     ) -> None:
         """Write rows under headings; only the last column is cut to the width.
 
@@ -237,46 +289,51 @@ class Screen:
         room for the last one, each row takes two lines: the first columns, then the rest.
 
         Args:
-            head: The headings.
+            titles: The headings.
             rows: Clean cells, without colours.
             styles: The style of each cell, row by row; missing ones are plain.
         """
-        shown = [at for at in range(len(head)) if not head[at] or any(row[at] for row in rows)]
-        widths = [max(width_of(row[at]) for row in (head, *rows)) for at in shown]
-        last = len(shown) - 1
-        room = self.width - sum(widths[:last]) - 2 * last
-        least = min(_MIN_LAST_COLUMNS, widths[-1])
-        if self.width and room < least:  # a few long cells must not cost every row a second line
-            usual = [_usual_width([row[at] for row in (head, *rows)]) for at in shown[:last]]
-            fits = self.width - sum(usual) - 2 * last
-            widths, room = ([*usual, widths[-1]], fits) if fits >= least else (widths, room)
-        if not self.width or room >= least:
-            split = len(shown)
-        else:
-            split = next(
-                (at for at in range(last, 1, -1) if sum(widths[:at]) + 2 * at - 2 <= self.width), 1
-            )
-        indent = widths[0] + 2 if not head[shown[0]] else 2
-        names = "  ".join(pad(head[shown[at]], widths[at]) for at in range(split))
-        self.stream.write(self.paint(names.rstrip(" "), "dim") + "\n")
-        for row, style in zip(rows, styles, strict=True):
-            cells = [(row[at], style[at] if at < len(style) else "") for at in shown]
-            over = [width_of(cell) - wide for (cell, _), wide in zip(cells, widths, strict=True)]
-            free = room - sum(one for one in over[:last] if one > 0)
-            parts = last if split > last > 0 and self.width and free < least else split
-            self._cells(cells[:parts], widths, free if parts > last else 0)
-            if any(cell for cell, _ in cells[parts:]):
-                self.stream.write(" " * indent)
-                rest = [cell for cell in cells[parts:] if cell[0]]
-                taken = indent + sum(width_of(cell) + 2 for cell, _ in rest[:-1])
-                self._cells(rest, [0] * len(rest), max(self.width - taken, _MIN_LAST_COLUMNS))
+        columns = [
+            index
+            for index, title in enumerate(titles)
+            if not title or any(row[index] for row in rows)
+        ]
+        shown_titles = [titles[index] for index in columns]
+        cells = [[row[index] for index in columns] for row in rows]
+        layout = _TableLayout(shown_titles, cells, self.width)
+        heading = "  ".join(map(pad, shown_titles[: layout.split], layout.widths))
+        self.stream.write(self.paint(heading.rstrip(" "), "dim") + "\n")
+        for row, row_styles in zip(cells, styles, strict=True):
+            cell_styles = [
+                row_styles[index] if index < len(row_styles) else "" for index in columns
+            ]
+            self._write_row(list(zip(row, cell_styles, strict=True)), layout)
 
-    def _cells(self, cells: Sequence[tuple[str, str]], widths: Sequence[int], room: int) -> None:
+    def _write_row(self, cells: Sequence[tuple[str, str]], layout: _TableLayout) -> None:
+        """Write one row on one line, or on two."""
+        last = len(cells) - 1
+        pairs = zip(cells[:last], layout.widths, strict=False)
+        excess = sum(max(width_of(cell) - width, 0) for (cell, _), width in pairs)
+        room = layout.room - excess
+        split = layout.split
+        if split > last > 0 and self.width and room < layout.min_last:
+            split = last
+        self._write_cells(cells[:split], layout.widths, room if split > last else 0)
+        if below := [cell for cell in cells[split:] if cell[0]]:
+            self.stream.write(" " * layout.indent)
+            used = layout.indent + sum(width_of(cell) + 2 for cell, _ in below[:-1])
+            self._write_cells(
+                below, [0] * len(below), max(self.width - used, _MIN_LAST_CELL_COLUMNS)
+            )
+
+    def _write_cells(
+        self, cells: Sequence[tuple[str, str]], widths: Sequence[int], room: int
+    ) -> None:
         """Write one line of cells; the last is cut to `room`, 0 means no limit."""
         *others, (last, style) = cells
         line = "".join(
-            self.paint(cell, how) + " " * (max(wide - width_of(cell), 0) + 2)
-            for (cell, how), wide in zip(others, widths, strict=False)
+            self.paint(cell, cell_style) + " " * (max(width - width_of(cell), 0) + 2)
+            for (cell, cell_style), width in zip(others, widths, strict=False)
         )
         self.stream.write((line + self.paint(cut(last, room), style)).rstrip(" ") + "\n")
 
@@ -294,9 +351,9 @@ def _is_terminal(stream: TextIO) -> bool:
         return False
 
 
-def plural(count: int, one: str, several: str) -> str:
+def plural(count: int, singular: str, plural_noun: str) -> str:
     """A number with its noun, such as `1 file` or `1,204 files`; both nouns are translated."""
-    return say("{count} {noun}", count=f"{count:,}", noun=one if count == 1 else several)
+    return say("{count} {noun}", count=f"{count:,}", noun=singular if count == 1 else plural_noun)
 
 
 def count_skills(count: int) -> str:
@@ -306,15 +363,11 @@ def count_skills(count: int) -> str:
 
 def write_json(value: Any) -> None:
     """Print a value as JSON; control characters for terminals are escaped."""
-    import json
-    import re
+    import json  # costs a fifth of the start-up of `satchel list`
 
     text = json.dumps(value, ensure_ascii=False, indent=2, default=str)
     # These occur only inside strings, where an escape is equivalent.
-    unsafe = re.compile(
-        "[\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
-    )
-    text = unsafe.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+    text = _TERMINAL_CONTROLS.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
     sys.stdout.write(text + "\n")
     CommandRun.answered = True
 
@@ -327,21 +380,21 @@ def error_dict(exc: SatchelError) -> dict[str, str]:
 def print_error(message: str, hint: str = "") -> None:
     """Print an error and its hint on stderr."""
     screen = Screen(sys.stderr)
-    _labelled(screen, say("error: "), "bold red", render(message))
+    _print_labelled(screen, say("error: "), "bold red", render(message))
     if hint:
         screen.line()
-        _labelled(screen, say("hint: "), "cyan", render(hint))
+        _print_labelled(screen, say("hint: "), "cyan", render(hint))
 
 
-def _labelled(screen: Screen, word: str, style: str, text: str) -> None:
-    """Write paragraphs after a coloured word; each is wrapped below its own indentation."""
-    room = screen.width - width_of(word) if screen.width else 0
+def _print_labelled(screen: Screen, label: str, style: str, text: str) -> None:
+    """Write paragraphs after a coloured label; each is wrapped below its own indentation."""
+    room = screen.width - width_of(label) if screen.width else 0
     lines: list[str] = []
     for line in clean(text).split("\n"):
         body = line.lstrip(" →")
         lead = line[: len(line) - len(body)]
-        first, *rest = wrap(body, max(room - width_of(lead), min(room, 20)))
-        lines += [lead + first, *(" " * width_of(lead) + part for part in rest)]
-    plain = word.rstrip(" ")
-    head = screen.paint(plain, style) + word[len(plain) :]
-    screen.write(head + ("\n" + " " * width_of(word)).join(lines) + "\n")
+        first, *others = wrap(body, max(room - width_of(lead), min(room, 20)))
+        lines += [lead + first, *(" " * width_of(lead) + part for part in others)]
+    plain = label.rstrip(" ")
+    painted_label = screen.paint(plain, style) + label[len(plain) :]
+    screen.write(painted_label + ("\n" + " " * width_of(label)).join(lines) + "\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ import click
 from satchel.cli.console import Screen, clean, cut, one_line, print_error, write_json
 from satchel.cli.options import AnyPath, HelpCommand, HelpGroup, help_text
 from satchel.errors import InternalError, InvalidInput, NotFound, Refused, SatchelError, SkillBroken
-from satchel.i18n import join_names, say
+from satchel.i18n import did_you_mean, say
 from satchel.settings import find_project
 
 if TYPE_CHECKING:
@@ -37,14 +38,21 @@ _EXIT_CODES = {
     "INTERNAL_ERROR": 5,
 }
 """Error code of an envelope -> exit code, 1 for the others; as `exit_code` of the exceptions."""
-_ASKS_FOR_TRUST = {
+_TRUST_NOTE_BY_COMMAND = {
     "list": False, "mcp install": False, "search": False, "chat": True, "show --as-model": False,
-    "catalogue": True, "run": True, "tools": True, "try": True, "goal plan": True,
+    "catalogue": True, "run": True, "list --tools": True, "try": True, "goal plan": True,
     "goal run": True,
 }  # fmt: skip
 """Commands that ask whether to trust an untrusted folder -> whether they print a note where they
 cannot ask; the others report it themselves."""
 _INDEX_TIMEOUT_S = 3.0
+_SKILL_FILES = ("skill.md", "skill.yaml", "skill.yml")
+_SKIPPED_FOLDERS = frozenset((".git", "node_modules", ".satchel"))
+_PROGRESS_DELAY_S = 1.0
+_MAX_NAME_COLUMNS = 24
+_STDIN = "-"
+_MAX_GOAL_BYTES = 1 << 20
+_Item = TypeVar("_Item")
 
 
 class CliContext:
@@ -53,13 +61,13 @@ class CliContext:
     def __init__(self) -> None:
         self.project_option = ""
         """Value of `--project`."""
-        self.given: dict[str, Any] = {}
+        self.overrides: dict[str, Any] = {}
         """Settings of the command that override all others."""
         self.defaults: dict[str, Any] = {}
         """Settings of the command that apply where nothing is set."""
-        self.warns = True
+        self.reports_settings = True
         """Whether ignored settings are reported when the project is opened."""
-        self.asking = False
+        self.is_asking = False
         """Whether the cursor is on the line of an unanswered question."""
         self.command = ""
         """Name of the command, such as `goal run`."""
@@ -74,14 +82,16 @@ class CliContext:
         if self._satchel is None:
             from satchel.cli.project import open_project, warn_of_settings
 
-            self._satchel = open_project(self.project, self.given, self.defaults)
+            project = self.project
+            start = "" if self.project_option else os.getcwd()
+            self._satchel = open_project(project, self.overrides, self.defaults, start=start)
             # The process ends right after the command, so a longer index build would be lost.
             self._satchel.index_wait_s = _INDEX_TIMEOUT_S
-            if self.warns:
-                self.warns = False
+            if self.reports_settings:
+                self.reports_settings = False
                 warn_of_settings(self._satchel.settings)
-            if self.command in _ASKS_FOR_TRUST and self.offer_trust is not None:
-                self.offer_trust(self, note=_ASKS_FOR_TRUST[self.command])
+            if self.command in _TRUST_NOTE_BY_COMMAND and self.offer_trust is not None:
+                self.offer_trust(self, note=_TRUST_NOTE_BY_COMMAND[self.command])
         return self._satchel
 
     @property
@@ -99,7 +109,7 @@ class CliContext:
     def index_progress(self) -> Generator[None]:
         """Show a progress bar while a search waits for the index."""
         with ProgressBar(say("Building the search index")) as progress:
-            self.satchel.on_wait = lambda done, total: progress("", done, total)
+            self.satchel.on_wait = lambda completed, total: progress("", completed, total)
             yield
 
     def reopen(self) -> None:
@@ -126,47 +136,46 @@ class CliContext:
             NotFound: there is none; the hint names similar ones.
             SkillBroken: its file cannot be read as a skill.
         """
-        found = self.satchel.library.find(name)
-        if found:
-            return found
+        skills = self.satchel.library.find(name)
+        if skills:
+            return skills
         raise self.not_found(name)
 
     def not_found(self, name: str) -> NotFound | SkillBroken:
         """Make the error for an unknown skill: its file is broken, or the name is misspelt."""
-        from satchel.skill_report import names_like, problems_named
+        from satchel.diagnosis.skill_report import names_like, problems_named
 
         library = self.satchel.library
         snapshot = library.snapshot()
         problems = (*snapshot.problems, *library.tools().problems)
-        shown = one_line(name)
-        broken = [item for item in problems_named(name, problems) if item.severity == "error"]
-        if broken:
-            first = broken[0]
-            where = short_path(first.path) + (f":{first.line}" if first.line else "")
+        display_name = one_line(name)
+        related = problems_named(name, problems)
+        first = next((problem for problem in related if problem.severity == "error"), None)
+        if first is not None:
+            location = short_path(first.path) + (f":{first.line}" if first.line else "")
             return SkillBroken(
                 say(
                     "`{name}` is not a skill: {problem}",
-                    name=shown,
+                    name=display_name,
                     problem=one_line(first.message),
                 ),
-                say("{fix} (`{path}`)", fix=one_line(first.fix), path=one_line(where)),
+                say("{fix} (`{path}`)", fix=one_line(first.fix), path=one_line(location)),
             )
-        near = names_like(name, library.every())
-        return no_such(say("skill"), name, near, "satchel list --all")
+        similar = names_like(name, library.every())
+        return no_such(say("skill"), name, similar, "satchel list --all")
 
 
-def no_such(kind: str, name: str, near: Iterable[str] = (), command: str = "") -> NotFound:
-    """The error for an unknown name; the hint has similar names, else a command that lists all."""
-    names = join_names(f"`{one_line(one)}`" for one in near)
+def no_such(kind: str, name: str, similar: Iterable[str] = (), command: str = "") -> NotFound:
+    """Return the error for an unknown name; the hint has similar names, else `command`."""
     listing = say("Run `{command}`", command=command) if command else ""
     return NotFound(
         say("There is no {kind} `{name}`", kind=kind, name=one_line(name)),
-        say("Did you mean {names}?", names=names) if names else listing,
+        did_you_mean(map(one_line, similar)) or listing,
     )
 
 
 def no_skills() -> NotFound:
-    """The error for a project without skills."""
+    """Return the error for a project without skills."""
     return NotFound(say("There are no skills here"), say("Run `{command}`", command="satchel new"))
 
 
@@ -174,11 +183,11 @@ def confirm(context: CliContext, question: str) -> bool:
     """Ask a yes-or-no question until it is answered; the end of the input means no."""
     err = context.err
     while True:
-        context.asking = True  # stays set after Ctrl-C
+        context.is_asking = True  # stays set after Ctrl-C
         err.write(f"{question} [y/N] ")
         err.stream.flush()
         line = sys.stdin.readline()
-        context.asking = False
+        context.is_asking = False
         answer = line.strip().lower()
         if answer in {"y", "yes", "是"}:
             return True
@@ -198,31 +207,26 @@ def confirm_change(context: CliContext, question: str, *, as_json: bool) -> bool
 @contextmanager
 def closed_at_exit(satchel: Satchel) -> Generator[Satchel]:
     """End the programs and connections of a server's project, also on SIGTERM."""
-    import signal
 
     def stop(*_: object) -> None:
         raise SystemExit(0)
 
-    before = signal.signal(signal.SIGTERM, stop)
+    previous_handler = signal.signal(signal.SIGTERM, stop)
     try:
         yield satchel
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous_handler)
         satchel.close()
 
 
 def short_path(path: str) -> str:
-    """A path relative to the current folder, when it lies below it."""
-    near = os.path.relpath(path)
-    return path if near.startswith("..") else near
+    """Return a path relative to the current folder, when it lies below it."""
+    relative_path = os.path.relpath(path)
+    return path if relative_path.startswith("..") else relative_path
 
 
-_SKILL_FILES = ("skill.md", "skill.yaml", "skill.yml")
-_SKIPPED = frozenset((".git", "node_modules", ".satchel"))
-
-
-def skill_folders(context: CliContext, word: str) -> list[str]:
-    """The folders that a name or a path means: a skill's own, or those of all skills below it.
+def skill_folders(context: CliContext, reference: str) -> list[str]:
+    """Return the folders of the skill that a name or a path means, or of all skills below it.
 
     A skill in the current folder precedes an installed one of the same name.
 
@@ -235,30 +239,34 @@ def skill_folders(context: CliContext, word: str) -> list[str]:
     """
     from satchel.library.locations import local_folder
 
-    path, library = os.path.abspath(os.path.expanduser(word)), context.satchel.library
-    here = os.path.isfile(path) or _is_skill_folder(path)
-    if not here and os.sep not in word and (skills := library.find(word)):
+    path, library = os.path.abspath(os.path.expanduser(reference)), context.satchel.library
+    is_local = os.path.isfile(path) or _is_skill_folder(path)
+    if not is_local and os.sep not in reference and (skills := library.find(reference)):
         return [local_folder(skills[0])]
     if os.path.isfile(path):
         is_skill = os.path.basename(path).lower() in _SKILL_FILES
         return [os.path.dirname(path) if is_skill else path]
     if os.path.isdir(path):
-        found: list[str] = []
-        for root, folders, files in os.walk(path):
-            folders[:] = sorted(set(folders) - _SKIPPED)
-            if any(name.lower() in _SKILL_FILES for name in files):
-                found.append(root)
-                folders.clear()
-            below = [os.path.join(root, name) for name in folders]
-            found += [one for one in below if os.path.islink(one) and _is_skill_folder(one)]
-        return found or [path]
-    if os.sep in word:
-        raise no_such(say("folder"), word)
-    broken = [one for one in broken_folders(context) if os.path.basename(one) == word]
+        return list(_find_skill_folders(path)) or [path]
+    if os.sep in reference:
+        raise no_such(say("folder"), reference)
+    broken = [folder for folder in broken_folders(context) if os.path.basename(folder) == reference]
     if broken:
         return broken[:1]
-    tools = library.tools().find(word)
-    return [local_folder(tools[0].skill if tools else context.find(word)[0])]
+    tools = library.tools().find(reference)
+    return [local_folder(tools[0].skill if tools else context.find(reference)[0])]
+
+
+def _find_skill_folders(path: str) -> Iterator[str]:
+    """Yield the folders of skills in a folder, and links to such folders."""
+    for root, folders, files in os.walk(path):
+        folders[:] = sorted(set(folders) - _SKIPPED_FOLDERS)
+        if any(name.lower() in _SKILL_FILES for name in files):
+            yield root
+            folders.clear()
+        for folder in [os.path.join(root, name) for name in folders]:
+            if os.path.islink(folder) and _is_skill_folder(folder):
+                yield folder
 
 
 def _is_skill_folder(path: str) -> bool:
@@ -269,7 +277,7 @@ def _is_skill_folder(path: str) -> bool:
 
 
 def broken_folders(context: CliContext) -> list[str]:
-    """Folders whose file cannot be read as a skill."""
+    """Return the folders whose file cannot be read as a skill."""
     library = context.satchel.library
     return [
         os.path.dirname(problem.path)
@@ -290,7 +298,7 @@ def print_reply(context: CliContext, reply: Envelope, *, as_json: bool) -> int:
 
 
 def exit_code(reply: Envelope) -> int:
-    """The exit code for a tool's reply."""
+    """Return the exit code for a tool's reply."""
     if reply.error is None:
         return 0
     return InternalError.exit_code if reply.error.bug else _EXIT_CODES.get(reply.error.code, 1)
@@ -310,22 +318,24 @@ def command(
         name: Its name, if not that of the function.
         json: Whether it has the option `--json`.
     """
-    text, first = help_text(purpose, *examples), purpose.partition("\n")[0]
+    text, summary = help_text(purpose, *examples), purpose.partition("\n")[0]
 
     def declare(function: Callable[..., int]) -> click.Command:
         @click.pass_obj
         @wraps(function)
-        def begin(context: CliContext, **options: Any) -> int:
+        def run(context: CliContext, **options: Any) -> int:
             path = click.get_current_context().command_path.partition(" ")[2]
             context.command, context.as_json = path, bool(options.get("as_json"))
             return function(context, **options)
 
-        made = click.command(name, cls=HelpCommand, help=text, short_help=first)(begin)
+        click_command = click.command(name, cls=HelpCommand, help=text, short_help=summary)(run)
         if json:
             message = say("Print {format}.", format="JSON")
-            made.params.append(click.Option(["--json", "as_json"], is_flag=True, help=message))
-        made.params += global_options(hidden=True)
-        return made
+            click_command.params.append(
+                click.Option(["--json", "as_json"], is_flag=True, help=message)
+            )
+        click_command.params += global_options(hidden=True)
+        return click_command
 
     return declare
 
@@ -342,22 +352,22 @@ def group(
         modules: Command name -> `module:variable` below `satchel.cli`.
         synonyms: Name of a command in other programs -> its name here.
     """
-    text, first = help_text(purpose, *examples), purpose.partition("\n")[0]
+    text, summary = help_text(purpose, *examples), purpose.partition("\n")[0]
 
-    @click.group(name, cls=HelpGroup, help=text, short_help=first, invoke_without_command=True)
+    @click.group(name, cls=HelpGroup, help=text, short_help=summary, invoke_without_command=True)
     @click.pass_context
-    def made(ctx: click.Context) -> int:
+    def show_help(ctx: click.Context) -> int:
         if ctx.invoked_subcommand is None:
             click.echo(ctx.get_help())
         return 0
 
-    made.modules, made.synonyms = modules, synonyms
-    made.params += global_options(hidden=True)
-    return made
+    show_help.modules, show_help.synonyms = modules, synonyms
+    show_help.params += global_options(hidden=True)
+    return show_help
 
 
 def global_options(*, hidden: bool) -> list[click.Option]:
-    """The options of every command, which may also be given before its name."""
+    """Return the options of every command, which may also be given before its name."""
 
     def set_project(ctx: click.Context, _option: click.Parameter, value: str | None) -> None:
         if value is not None:
@@ -384,9 +394,9 @@ def global_options(*, hidden: bool) -> list[click.Option]:
     ]
 
 
-def skill_argument(name: str = "name", **given: Any) -> Callable[..., Any]:
-    """An argument that takes names of skills, which shells complete."""
-    return click.argument(name, shell_complete=complete_names, **given)
+def skill_argument(name: str = "name", **options: Any) -> Callable[..., Any]:
+    """Return an argument that takes names of skills, which shells complete."""
+    return click.argument(name, shell_complete=complete_names, **options)
 
 
 def complete_names(
@@ -397,31 +407,26 @@ def complete_names(
 
     context = ctx.find_object(CliContext) or CliContext()
     try:
-        every = context.satchel.library.every()
+        skills = context.satchel.library.every()
     except SatchelError:
         return []
-    named = {skill.name: skill for skill in every if skill.name.startswith(incomplete)}
+    by_name = {skill.name: skill for skill in skills if skill.name.startswith(incomplete)}
     return [
         CompletionItem(name, help=one_line(skill.description)[:60])
-        for name, skill in sorted(named.items())
+        for name, skill in sorted(by_name.items())
         if name == skill.reference
     ]
 
 
-_SHOW_AFTER_S = 1.0
-_MAX_NAME_COLUMNS = 24
-_Item = TypeVar("_Item")
-
-
 class ProgressBar:
-    """A bar that is called with progress: `bar(name, done, total)`."""
+    """A bar that is called with progress: `bar(name, completed, total)`."""
 
     def __init__(self, label: str) -> None:
         self._label = label
         self._began = time.monotonic()
         self._is_terminal = sys.stderr.isatty()
         self._bar: Any = None
-        self._at = 0
+        self._completed = 0
 
     def __enter__(self) -> Self:
         return self
@@ -436,44 +441,40 @@ class ProgressBar:
             self._bar.__exit__(kind, error, trace)
             self._bar = None
 
-    def __call__(self, name: str, done: int, total: int) -> None:
-        """Show that `done` of `total` are done, and that `name` is next."""
-        if not self._is_terminal or time.monotonic() - self._began < _SHOW_AFTER_S:
+    def __call__(self, name: str, completed: int, total: int) -> None:
+        """Show that `completed` of `total` are done, and that `name` is next."""
+        if not self._is_terminal or time.monotonic() - self._began < _PROGRESS_DELAY_S:
             return
         if self._bar is None:
-            if done >= total:
+            if completed >= total:
                 return
             self._bar = click.progressbar(
                 length=total,
                 label=self._label,
                 file=sys.stderr,
-                item_show_func=lambda item: cut(one_line(str(item or "")), _MAX_NAME_COLUMNS),
+                item_show_func=lambda name: cut(one_line(str(name or "")), _MAX_NAME_COLUMNS),
             ).__enter__()
-        self._bar.update(max(done - self._at, 0), name)
-        self._at = done
+        self._bar.update(max(completed - self._completed, 0), name)
+        self._completed = completed
 
 
 def with_progress(items: Sequence[_Item], label: str) -> Iterator[_Item]:
     """Yield the items one by one under a progress bar."""
     with ProgressBar(label) as progress:
-        for at, item in enumerate(items):
-            progress("", at, len(items))
+        for index, item in enumerate(items):
+            progress("", index, len(items))
             yield item
         progress("", len(items), len(items))
 
 
-_STDIN = "-"
-_MAX_GOAL_BYTES = 1 << 20
-
-
-def read_goal(context: CliContext, words: Sequence[str], such_as: str) -> str:
-    """Read the goal from arguments, or from stdin for `-`; `such_as` is for the hint."""
-    given = " ".join(words).strip()
-    text = _read_stdin(context) if given == _STDIN else given
+def read_goal(context: CliContext, words: Sequence[str], example_command: str) -> str:
+    """Read the goal from arguments, or from stdin for `-`; `example_command` is for the hint."""
+    argument = " ".join(words).strip()
+    text = _read_stdin(context) if argument == _STDIN else argument
     if not text.strip():
         raise InvalidInput(
             say("`{name}` is missing", name="TEXT"),
-            say("Run `{command}`", command=f'{such_as} "review this pull request"'),
+            say("Run `{command}`", command=f'{example_command} "review this pull request"'),
         )
     return text
 
@@ -490,7 +491,7 @@ def _read_stdin(context: CliContext) -> str:
 
 
 def too_large(path: str, limit: int) -> InvalidInput:
-    """The error for an input beyond its limit."""
+    """Return the error for an input beyond its limit."""
     return InvalidInput(
         say("`{path}` has more than {count} bytes", path=one_line(path), count=limit)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -16,7 +17,7 @@ from satchel.goals.approvals import asks_model, first_unapproved, needs_model, r
 from satchel.goals.engines import factory
 from satchel.goals.engines.factory import ENGINES, chosen_engine, goals_folder, is_shared
 from satchel.goals.templates import references_of
-from satchel.i18n import join_names, say
+from satchel.i18n import did_you_mean, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from satchel.goals.engines.base import Engine
     from satchel.goals.model import GoalReport, Plan
     from satchel.goals.rate_limits import Limit, SharedLimiter
+    from satchel.session.permissions import Approve
     from satchel.settings import Settings
 
 
@@ -35,25 +37,28 @@ class RunOptions(NamedTuple):
     engine: str | None
     detach: bool
     model: str | None
-    yes: bool
-    """Value of `--allow-tools`."""
+    allow_tools: bool
     as_json: bool
+    ask_in_browser: bool = False
+    """Whether `satchel ui` asks instead: it started this process."""
 
     def arguments(self) -> list[str]:
         """The command-line arguments for a process that continues the goal."""
-        found = [] if self.engine is None else ["--engine", self.engine]
-        found += [] if self.model is None else ["--model", self.model]
-        return [*found, *(["--allow-tools"] if self.yes else [])]
+        options = [] if self.engine is None else ["--engine", self.engine]
+        options += [] if self.model is None else ["--model", self.model]
+        return [*options, *(["--allow-tools"] if self.allow_tools else [])]
 
 
 def run_options(function: Callable[..., int]) -> Callable[..., int]:
     """Add the options of `RunOptions`; the function gets them as `options`."""
 
     @wraps(function)
-    def run(context: CliContext, **given: Any) -> int:
-        given.setdefault("detach", False)
-        options = RunOptions(**{name: given.pop(name) for name in RunOptions._fields})
-        return function(context, options=options, **given)
+    def run(context: CliContext, **values: Any) -> int:
+        values.setdefault("detach", False)
+        options = RunOptions(
+            **{name: values.pop(name) for name in RunOptions._fields if name in values}
+        )
+        return function(context, options=options, **values)
 
     decorated: Callable[..., Any] = run
     for option in (
@@ -91,14 +96,15 @@ def engine_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def open_engine(
-    context: CliContext, name: str | None, runner: ToolSteps | None = None, *, only: str = ""
+    context: CliContext, name: str | None, runner: ToolSteps | None = None, **limits: Any
 ) -> Engine:
     """Open the named engine, or that of the settings; use it with `async with`.
 
-    Without a runner no steps are run here. `only` limits it to the steps of one goal, since
-    `--allow-tools` for one goal must not apply to another; workers run the steps of all goals.
+    Without a runner no steps are run here. Of `limits`, `only` names the one goal whose steps are
+    run, since `--allow-tools` for one goal must not apply to another; workers run the steps of all
+    goals, `at_once` at the same time.
     """
-    return factory.open_engine(context.satchel.settings, name, runner, only=only)
+    return factory.open_engine(context.satchel.settings, name, runner, **limits)
 
 
 def make_runner(
@@ -106,19 +112,20 @@ def make_runner(
     model: str | None,
     engine: str | None,
     *,
-    yes: bool,
+    approve: Approve,
     plan: Plan | None = None,
 ) -> ToolSteps:
     """Make the runner for the steps of goals.
 
-    If no step of `plan` calls a model, neither a model nor the extra `agent` is needed. `yes`
-    allows tools that write or use the network. All workers of an engine share the rate limits.
+    If no step of `plan` calls a model, neither a model nor the extra `agent` is needed. `approve`
+    decides about tools that write or use the network. All workers of an engine share the rate
+    limits.
     """
     if plan is not None and not asks_model(plan) and not model:
         from satchel.agent.tool_steps import ToolSteps
 
-        limits_of(context.satchel.settings.limits)  # reports errors in this setting anyway
-        return ToolSteps(context.satchel, approve=True if yes else None)
+        parse_limits(context.satchel.settings.limits)  # reports errors in this setting anyway
+        return ToolSteps(context.satchel, approve=approve)
     os.environ.setdefault("PYDANTIC_AI_NO_BANNER", "1")
     must_be_installed("pydantic_ai", "agent")
     name = None
@@ -130,7 +137,7 @@ def make_runner(
     from satchel.agent.goal_steps import AgentSteps
 
     limiter = make_limiter(context.satchel.settings, engine)
-    return AgentSteps(context.satchel, name, approve=True if yes else None, limiter=limiter)
+    return AgentSteps(context.satchel, name, approve=approve, limiter=limiter)
 
 
 def make_limiter(settings: Settings, engine: str | None) -> SharedLimiter | None:
@@ -139,7 +146,7 @@ def make_limiter(settings: Settings, engine: str | None) -> SharedLimiter | None
     All workers of an engine share it: in PostgreSQL where that is the database, else in a file
     that all processes of this machine share.
     """
-    limits = limits_of(settings.limits)
+    limits = parse_limits(settings.limits)
     if not limits:
         return None
     from satchel.goals.rate_limits import SharedLimiter
@@ -150,46 +157,44 @@ def make_limiter(settings: Settings, engine: str | None) -> SharedLimiter | None
     return SharedLimiter(limits, os.path.join(goals_folder(settings), "limits.sqlite"))
 
 
-def limits_of(table: Any) -> dict[str, Limit]:
+def parse_limits(table: Any) -> dict[str, Limit]:
     """Parse the setting `limits`."""
     from satchel.goals.rate_limits import Limit
 
-    found: dict[str, Limit] = {}
-    for provider, row in cast("dict[str, dict[str, Any]]", table).items():
+    limits: dict[str, Limit] = {}
+    for provider, values in cast("dict[str, dict[str, Any]]", table).items():
         kinds = {"per_second": (int, float), "at_once": (int,)}
         if not all(
-            type(one) in kinds.get(key, ()) and 0 < one < float("inf") for key, one in row.items()
+            type(value) in kinds.get(key, ()) and 0 < value < float("inf")
+            for key, value in values.items()
         ):
             form = "{ per_second = 5, at_once = 3 }"
-            raise SettingsError(wrong_form(f"limits.{provider}", form, str(row)).message)
-        found[provider] = Limit(**row)
-    return found
+            raise SettingsError(wrong_form(f"limits.{provider}", form, str(values)).message)
+        limits[provider] = Limit(**values)
+    return limits
 
 
 def read_inputs(pairs: Iterable[str], plan: Plan) -> dict[str, Any]:
     """Parse `--input name=value`; a value is JSON unless the plan's own value is a text."""
-    import json
-
-    wanted = {
+    referenced = {
         ref.name for step in plan.steps for ref in references_of(step) if ref.kind == "inputs"
     }
-    given: dict[str, Any] = {}
+    inputs: dict[str, Any] = {}
     for pair in pairs:
-        name, mark, text = pair.partition("=")
-        if not mark or not name:
+        name, separator, text = pair.partition("=")
+        if not separator or not name:
             raise wrong_form("--input", "NAME=VALUE", pair)
-        if plan.steps and name not in plan.inputs and name not in wanted:
-            known = join_names(f"`{one_line(one)}`" for one in sorted({*plan.inputs, *wanted}))
+        if plan.steps and name not in plan.inputs and name not in referenced:
             raise InvalidInput(
                 say("There is no {kind} `{name}`", kind=say("input"), name=one_line(name)),
-                say("Did you mean {names}?", names=known) if known else "",
+                did_you_mean(map(one_line, sorted({*plan.inputs, *referenced}))),
             )
-        usual = plan.inputs.get(name)
-        if usual is None or isinstance(usual, str):
-            given[name] = text
+        plan_value = plan.inputs.get(name)
+        if plan_value is None or isinstance(plan_value, str):
+            inputs[name] = text
             continue
         try:
-            given[name] = json.loads(text)
+            inputs[name] = json.loads(text)
         except ValueError as exc:
-            raise wrong_form(f"--input {name}", json.dumps(usual), text) from exc
-    return given
+            raise wrong_form(f"--input {name}", json.dumps(plan_value), text) from exc
+    return inputs

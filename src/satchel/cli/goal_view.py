@@ -1,4 +1,4 @@
-"""Shows goals: rows for the terminal, JSON, and the progress of a goal, a line per event."""
+"""Prints goals: rows for the terminal, JSON, and the progress of a goal, a line per event."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from satchel.cli.console import one_line, pad, plural, width_of
 from satchel.goals.artifacts import load
-from satchel.goals.drawing.labels import (
+from satchel.goals.labels import (
     MARKS,
     format_seconds,
     kind_of,
@@ -18,8 +18,8 @@ from satchel.goals.drawing.labels import (
     usage_line,
     usage_words,
 )
-from satchel.goals.model import ENDS
-from satchel.goals.plan_checks import needs_of
+from satchel.goals.model import FINAL_STEP_STATES
+from satchel.goals.plan_graph import needs_of
 from satchel.i18n import join_names, render, say
 from satchel.presentation.goals import state_of
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from satchel.goals.engines.base import Engine
     from satchel.goals.model import GoalReport, GoalSummary, Plan, Step, StepError, StepResult
 
-STYLES = {
+STATE_STYLES = {
     "queued": "dim",
     "waiting": "dim",
     "running": "cyan",
@@ -40,10 +40,15 @@ STYLES = {
     "partial": "yellow",
     "failed": "red",
     "skipped": "dim",
+    "cancelling": "yellow",
     "cancelled": "yellow",
     "damaged": "red",
 }
 """State of a step or goal -> colour."""
+_MIN_SILENCE_S = 10.0
+"""Silence before the steps that still run are named, doubled each time."""
+_MAX_STEPS_NAMED = 5
+_MAX_ID_COLUMNS = 32
 
 
 def print_steps(
@@ -67,9 +72,9 @@ def print_steps(
             if state == "running" and now and result.started:
                 text = format_seconds(max(now - result.started, 0.0))
         rows.append([MARKS.get(state, "·"), one_line(step.id), one_line(kind_of(step)), text])
-        styles.append([STYLES.get(state, ""), "", "dim", "red" if state == "failed" else ""])
-    last = say("result") if results else say("needs")
-    screen.table(["", say("step"), say("kind"), last], rows, styles)
+        styles.append([STATE_STYLES.get(state, ""), "", "dim", "red" if state == "failed" else ""])
+    last_title = say("result") if results else say("needs")
+    screen.table(["", say("step"), say("kind"), last_title], rows, styles)
 
 
 def result_text(step: Step, result: StepResult) -> str:
@@ -85,8 +90,8 @@ def count_states(results: Mapping[str, StepResult]) -> str:
     """Return the number of steps in each state: `3 done, 2 running, 7 waiting`."""
     counts = Counter(result.state for result in results.values())
     states = ("done", "failed", "skipped", "cancelled", "running", "asking", "waiting")
-    words = [plural(counts[one], state_word(one), state_word(one)) for one in states if counts[one]]
-    return join_names(words)
+    labels = {state: state_word(state) for state in states if counts[state]}
+    return join_names(plural(counts[state], label, label) for state, label in labels.items())
 
 
 def was_done(report: GoalReport, since: float) -> bool:
@@ -97,17 +102,17 @@ def was_done(report: GoalReport, since: float) -> bool:
 
 def print_end(screen: Screen, report: GoalReport) -> None:
     """Print one line about the whole goal, and its reason."""
-    mark, style = state_of(report.state).mark, STYLES[report.state]
-    parts = [
+    mark, style = state_of(report.state).symbol, STATE_STYLES[report.state]
+    facts = [
         count_states(report.steps),
         format_seconds(report.seconds),
         join_names(usage_words(report.usage)),
     ]
-    given = {"id": report.id, "words": " · ".join(part for part in parts if part)}
-    line = say("{id} is {state}: {words}", state=state_of(report.state).word, **given)
-    screen.line(line, lead=((f"{mark} ", style if style == "dim" else f"bold {style}"),))
+    values = {"id": report.id, "words": " · ".join(fact for fact in facts if fact)}
+    text = say("{id} is {state}: {words}", state=state_of(report.state).label, **values)
+    screen.line(text, lead=((f"{mark} ", style if style == "dim" else f"bold {style}"),))
     if report.reason and report.state != "asking":
-        screen.line(one_line(render(report.reason)), style, "  ")
+        screen.line(one_line(render(report.reason)), style, indent="  ")
 
 
 def note_text(note: str) -> str:
@@ -120,16 +125,16 @@ def print_missing_output(screen: Screen, report: GoalReport, step: str) -> None:
     result = report.steps[step]
     if result.output is not None:
         return
-    words = state_word(result.state) if result.error is None else note_text(result.error.message)
-    text = say("Step `{step}` has no output: {words}", step=step, words=words)
-    screen.line(text, STYLES[result.state])
+    reason = state_word(result.state) if result.error is None else note_text(result.error.message)
+    text = say("Step `{step}` has no output: {words}", step=step, words=reason)
+    screen.line(text, STATE_STYLES[result.state])
 
 
-def print_advice(session: CliContext, report: GoalReport, suffix: str, *, shared: bool) -> None:
+def print_advice(context: CliContext, report: GoalReport, suffix: str, *, shared: bool) -> None:
     """Print hints for failed steps, and how to retry them or a cancelled goal.
 
     Args:
-        session: The context of this run.
+        context: The context of this run.
         report: The goal.
         suffix: Options for the next command, each after a blank.
         shared: Workers run the steps, so their options count.
@@ -137,29 +142,26 @@ def print_advice(session: CliContext, report: GoalReport, suffix: str, *, shared
     from satchel.cli.goal_engine import needs_allow_tools
 
     if report.state == "damaged":
-        words = say("Run `{command}`", command=f"satchel goal remove {report.id}")
-        session.err.line(words, "yellow")
+        text = say("Run `{command}`", command=f"satchel goal remove {report.id}")
+        context.err.line(text, "yellow")
         return
     failed = [result for result in report.steps.values() if result.state == "failed"]
-    refused = False
+    is_refused = False
     for result in failed:
         if result.error is None or not result.error.hint:
             continue
         hint = one_line(render(result.error.hint))
         if _needs_approval(result.error):  # the tool's hint addresses a model
-            refused = True
+            is_refused = True
             hint = say("Pass `--allow-tools` to allow that")
-        session.err.line(hint, "", f"  {result.step}: ", "    ")
+        context.err.line(hint, indent=f"  {result.step}: ", hang="    ")
     if not failed and report.state != "cancelled":
         return
-    if (
-        not shared
-        and "--allow-tools" not in suffix
-        and (refused or needs_allow_tools(session, report))
-    ):
+    may_add = not shared and "--allow-tools" not in suffix
+    if may_add and (is_refused or needs_allow_tools(context, report)):
         suffix += " --allow-tools"
-    words = say("Run `{command}`", command=f"satchel goal retry {report.id}{suffix}")
-    session.err.line(words, "yellow")
+    text = say("Run `{command}`", command=f"satchel goal retry {report.id}{suffix}")
+    context.err.line(text, "yellow")
 
 
 def _needs_approval(error: StepError) -> bool:
@@ -174,7 +176,7 @@ def print_plan(screen: Screen, plan: Plan) -> None:
     print_steps(screen, plan.steps, {})
 
 
-def report_dict(report: GoalReport) -> dict[str, Any]:
+def report_to_dict(report: GoalReport) -> dict[str, Any]:
     """Return a goal as JSON. All keys are always present."""
     return {
         "id": report.id,
@@ -182,27 +184,36 @@ def report_dict(report: GoalReport) -> dict[str, Any]:
         "goal": report.plan.goal,
         "engine": report.engine,
         "revision": report.revision,
-        "started": _when(report.started),
-        "ended": _when(report.ended),
+        "started": _format_time(report.started),
+        "ended": _format_time(report.ended),
         "seconds": round(report.seconds, 3),
         "usage": report.usage._asdict(),
         "reason": report.reason,
-        "steps": [_step_dict(step, report.steps[step.id]) for step in report.plan.steps],
+        "steps": [_step_to_dict(step, report.steps[step.id]) for step in report.plan.steps],
+        "substeps": [
+            {"id": name, **_result_to_dict(result)} for name, result in report.substeps.items()
+        ],
     }
 
 
-def _step_dict(step: Step, result: StepResult) -> dict[str, Any]:
-    error = result.error
+def _step_to_dict(step: Step, result: StepResult) -> dict[str, Any]:
     return {
         "id": step.id,
         "title": step.title or step.id,
         "action_type": step.action_type,
         "needs": list(needs_of(step)),
+        **_result_to_dict(result),
+    }
+
+
+def _result_to_dict(result: StepResult) -> dict[str, Any]:
+    error = result.error
+    return {
         "state": result.state,
         "output": result.output,
         "error": None if error is None else error._asdict(),
         "attempts": result.attempts,
-        "started": _when(result.started),
+        "started": _format_time(result.started),
         "seconds": round(result.seconds, 3),
         "usage": result.usage._asdict(),
         "skills": list(result.skills),
@@ -211,20 +222,19 @@ def _step_dict(step: Step, result: StepResult) -> dict[str, Any]:
     }
 
 
-def summary_dict(summary: GoalSummary) -> dict[str, Any]:
+def summary_to_dict(summary: GoalSummary) -> dict[str, Any]:
     """Return one goal of a list as JSON."""
     return {
         **summary._asdict(),
-        "started": _when(summary.started),
+        "started": _format_time(summary.started),
         "seconds": round(summary.seconds, 3),
     }
 
 
-def _when(moment: float) -> str | None:
-    """A time as ISO 8601 in UTC."""
+def _format_time(moment: float) -> str | None:
+    """Return a time as ISO 8601 in UTC; None for 0."""
     if not moment:
         return None
-
     return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")
 
 
@@ -239,12 +249,7 @@ def output_text(output: Any) -> str:
         return ""
     if isinstance(output, str):
         return output
-
     return json.dumps(output, ensure_ascii=False, indent=2)
-
-
-_SILENCE_S = 10.0
-"""Silence before the steps that still run are named, doubled each time."""
 
 
 class GoalProgress:
@@ -253,8 +258,8 @@ class GoalProgress:
     def __init__(self, screen: Screen, report: GoalReport) -> None:
         self._screen = screen
         self._report = report
-        self._moved = time.monotonic()
-        self._patience = _SILENCE_S
+        self._last_change = time.monotonic()
+        self._silence_s = _MIN_SILENCE_S
 
     def begin(self, since: float) -> None:
         """Print the number of steps, unless the goal was done before `since`."""
@@ -264,40 +269,41 @@ class GoalProgress:
 
     def update(self, report: GoalReport) -> None:
         """Print what has changed; after a long silence, the steps that still run."""
-        before, self._report = self._report, report
+        previous, self._report = self._report, report
         ended = [
             result
             for name, result in report.steps.items()
-            if result.state in {*ENDS, "asking"} and result.state != before.steps[name].state
+            if result.state in {*FINAL_STEP_STATES, "asking"}
+            and result.state != previous.steps[name].state
         ]
-        for result in sorted(ended, key=lambda one: one.started + one.seconds):
+        for result in sorted(ended, key=lambda result: result.started + result.seconds):
             self._print_result(result)
-        waited = time.monotonic() - self._moved
+        silence = time.monotonic() - self._last_change
         if ended:
-            self._moved, self._patience = time.monotonic(), _SILENCE_S
-        elif waited >= self._patience:
-            self._patience *= 2
-            self._print_running(waited)
+            self._last_change, self._silence_s = time.monotonic(), _MIN_SILENCE_S
+        elif silence >= self._silence_s:
+            self._silence_s *= 2
+            self._print_running(silence)
         self._screen.stream.flush()
 
-    def _print_running(self, waited: float) -> None:
+    def _print_running(self, silence: float) -> None:
         report = self._report
         names = [name for name, result in report.steps.items() if result.state == "running"]
-        if names:
-            shown = join_names([*map(one_line, names[:5]), *(["…"] if len(names) > 5 else [])])
-            words = say(
-                "still running ({time}): {names}", time=format_seconds(int(waited)), names=shown
-            )
-            self._screen.line(words, "dim", "  ")
-        else:
-            self._screen.line(state_word("waiting"), "dim", "  ")
+        if not names:
+            self._screen.line(state_word("waiting"), "dim", indent="  ")
+            return
+        shown_names = [one_line(name) for name in names[:_MAX_STEPS_NAMED]]
+        if len(names) > _MAX_STEPS_NAMED:
+            shown_names.append("…")
+        values = {"time": format_seconds(int(silence)), "names": join_names(shown_names)}
+        self._screen.line(say("still running ({time}): {names}", **values), "dim", indent="  ")
 
     def _print_result(self, result: StepResult) -> None:
-        step = next(one for one in self._report.plan.steps if one.id == result.step)
-        style = STYLES[result.state]
-        wide = min(max(map(width_of, self._report.steps)), 32)
-        lead = (
-            (f"{MARKS[result.state]} ", style), (f"{pad(one_line(result.step), wide)}  ", "")
-        )  # fmt: skip
-        words = result_text(step, result)
-        self._screen.line(words, "dim" if style == "green" else style, "  ", "    ", lead)
+        step = next(step for step in self._report.plan.steps if step.id == result.step)
+        style = STATE_STYLES[result.state]
+        width = min(max(map(width_of, self._report.steps)), _MAX_ID_COLUMNS)
+        name = pad(one_line(result.step), width)
+        lead = ((f"{MARKS[result.state]} ", style), (f"{name}  ", ""))
+        text_style = "dim" if style == "green" else style
+        text = result_text(step, result)
+        self._screen.line(text, text_style, indent="  ", hang="    ", lead=lead)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import json
 import os
 import signal
@@ -19,13 +20,13 @@ from satchel.cli.goal_view import (
     output_text,
     print_advice,
     print_end,
-    report_dict,
+    report_to_dict,
     whole_outputs,
 )
 from satchel.cli.models import quietly
 from satchel.cli.options import wrong_form
-from satchel.errors import InvalidInput
-from satchel.goals.model import OVER, Answer
+from satchel.errors import Conflict, InvalidInput
+from satchel.goals.model import FINAL_GOAL_STATES, Answer
 from satchel.i18n import say
 from satchel.presentation.goals import last_steps, worker_command
 
@@ -39,15 +40,15 @@ if TYPE_CHECKING:
 
 
 _POLL_INTERVAL_S = 0.5
-_SECOND_INTERRUPT_AFTER_S = 2.0
+_INTERRUPT_PAUSE_S = 2.0
 """After Ctrl-C, another one is ignored for so long."""
+_MAX_QUESTION_CHARS = 300
 
 
 def parse_answer(text: str | None, schema: Any) -> Any:
     """Parse an answer: as JSON if the schema wants anything but a text."""
     if text is None or not schema or schema.get("type") == "string":
         return text
-
     try:
         return json.loads(text)
     except ValueError as exc:
@@ -55,9 +56,7 @@ def parse_answer(text: str | None, schema: Any) -> Any:
 
 
 def user_name() -> str:
-    """The name of the current user."""
-    import getpass
-
+    """Return the name of the current user; empty if unknown."""
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):
@@ -72,7 +71,7 @@ async def _read_line() -> str:
     """
     loop = asyncio.get_running_loop()
     line: asyncio.Future[bytes] = loop.create_future()
-    number = sys.stdin.fileno()
+    descriptor = sys.stdin.fileno()
 
     def resolve(data: bytes) -> None:
         if not line.done():
@@ -82,9 +81,9 @@ async def _read_line() -> str:
         data = b""
         try:
             while not data.endswith(b"\n"):
-                more = os.read(number, 4096)
-                data += more
-                if not more:
+                chunk = os.read(descriptor, 4096)
+                data += chunk
+                if not chunk:
                     break
         except OSError:  # the terminal was closed
             data = b""
@@ -102,7 +101,7 @@ def stop_on_interrupt(context: CliContext, run: Callable[[], int]) -> int:
             return run()
     except KeyboardInterrupt:
         _ignore_interrupts()
-        if context.asking:
+        if context.is_asking:
             context.err.line()  # ends the line of the question
         context.err.line(say("Stopped"), "yellow")
         return EXIT_INTERRUPTED
@@ -112,57 +111,59 @@ def _ignore_interrupts() -> None:
     """Ignore Ctrl-C during the shutdown; after a while it ends the process at once."""
     if threading.current_thread() is not threading.main_thread():
         return
-    since = time.monotonic()
+    first_interrupt = time.monotonic()
 
-    def again(_number: int, _frame: object) -> None:
-        if time.monotonic() - since > _SECOND_INTERRUPT_AFTER_S:
+    def exit_at_once(_number: int, _frame: object) -> None:
+        if time.monotonic() - first_interrupt > _INTERRUPT_PAUSE_S:
             os._exit(EXIT_INTERRUPTED)
 
-    signal.signal(signal.SIGINT, again)
+    signal.signal(signal.SIGINT, exit_at_once)
 
 
 def run_to_end(
     context: CliContext,
     engine: Engine,
-    begin: Callable[[Engine], Awaitable[GoalReport]],
+    change_goal: Callable[[Engine], Awaitable[GoalReport]],
     options: RunOptions,
     *,
     shared: bool,
 ) -> int:
-    """Open the engine, submit or continue the goal by `begin`, and follow it to its end.
+    """Open the engine, submit or continue the goal by `change_goal`, and follow it to its end.
 
     `shared` means that workers run the steps. Returns the exit code.
     """
-    report, outputs = asyncio.run(_run(context, engine, begin, options, shared=shared))
+    report, outputs = asyncio.run(
+        _change_and_follow(context, engine, change_goal, options, shared=shared)
+    )
     if outputs is None:
         return EXIT_INTERRUPTED
     if options.detach:
-        _detach(context, engine, report, options)
+        _report_detached(context, engine, report, options)
         return 0
     if options.as_json:
-        whole = report_dict(report)
-        for step in whole["steps"]:
+        record = report_to_dict(report)
+        for step in record["steps"]:
             step["output"] = outputs.get(step["id"], step["output"])
-        write_json(whole)
+        write_json(record)
     else:
         _print_outputs(context, report, outputs)
-    return _exit_code(context, report, _suffix(options), shared=shared)
+    return _report_end(context, report, _run_options_text(options), shared=shared)
 
 
-def _suffix(options: RunOptions) -> str:
-    """Options to repeat in the next command that runs steps of the goal."""
+def _run_options_text(options: RunOptions) -> str:
+    """Return the options to repeat in the next command that runs steps of the goal."""
     return "".join(f" {word}" for word in options.arguments())
 
 
-def _engine_suffix(options: RunOptions) -> str:
-    """Options to repeat in the next command that only shows the goal."""
+def _engine_option_text(options: RunOptions) -> str:
+    """Return the options to repeat in the next command that only shows the goal."""
     return f" --engine {options.engine}" if options.engine else ""
 
 
-async def _run(
+async def _change_and_follow(
     context: CliContext,
     engine: Engine,
-    begin: Callable[[Engine], Awaitable[GoalReport]],
+    change_goal: Callable[[Engine], Awaitable[GoalReport]],
     options: RunOptions,
     *,
     shared: bool,
@@ -170,37 +171,37 @@ async def _run(
     """Return the goal, and the outputs of its last steps; None after Ctrl-C."""
     async with engine as opened:
         since = time.time()
-        report = await begin(opened)
+        report = await change_goal(opened)
         if options.detach:
             return report, {}
         try:
             while True:
                 report = await _follow(context, opened, report, since)
                 is_interactive = sys.stdin.isatty() and sys.stderr.isatty()
-                if report.state in OVER or not is_interactive:
+                if report.state in FINAL_GOAL_STATES or not is_interactive:
                     break
                 since = time.time()
-                if not await _ask(context, opened, report):
+                if not await _ask_waiting_steps(context, opened, report):
                     break
                 report = await opened.report(report.id)
         except asyncio.CancelledError:  # Ctrl-C
             _ignore_interrupts()
             _print_interrupted(context, report.id, options, shared=shared)
             return report, None
-        last = {name: report.steps[name] for name in last_steps(report.plan)}
-        return report, await whole_outputs(opened, last)
+        last_results = {name: report.steps[name] for name in last_steps(report.plan)}
+        return report, await whole_outputs(opened, last_results)
 
 
 def _print_interrupted(
     context: CliContext, goal_id: str, options: RunOptions, *, shared: bool
 ) -> None:
     """Print how the goal continues, on its own line: a terminal shows `^C`."""
-    if context.asking or context.err.is_terminal:
+    if context.is_asking or context.err.is_terminal:
         context.err.line()
-    command = f"satchel goal resume {goal_id}{_suffix(options)}"
-    if shared and not context.asking:  # workers continue it
-        command = f"satchel goal show {goal_id}{_engine_suffix(options)}"
-    context.asking = False
+    command = f"satchel goal resume {goal_id}{_run_options_text(options)}"
+    if shared and not context.is_asking:  # workers continue it
+        command = f"satchel goal show {goal_id}{_engine_option_text(options)}"
+    context.is_asking = False
     context.err.line(say("Run `{command}`", command=command), "yellow")
 
 
@@ -213,13 +214,13 @@ async def _follow(
     while True:
         report = await engine.wait(report.id, _POLL_INTERVAL_S)
         view.update(report)
-        queued = report.state == "queued" and engine.name != "local"
-        if report.state != "running" and not queued:
+        is_queued = report.state == "queued" and engine.name != "local"
+        if report.state != "running" and not is_queued:
             print_end(context.err, report)
             return report
 
 
-async def _ask(context: CliContext, engine: Engine, report: GoalReport) -> bool:
+async def _ask_waiting_steps(context: CliContext, engine: Engine, report: GoalReport) -> bool:
     """Ask for the answers of all waiting steps; False at the end of the input."""
     for step in report.plan.steps:
         result = report.steps[step.id]
@@ -235,6 +236,8 @@ async def _ask(context: CliContext, engine: Engine, report: GoalReport) -> bool:
             try:
                 await engine.answer(report.id, step.id, answer)
                 break
+            except Conflict:  # the deadline has passed, or another person was faster
+                break
             except InvalidInput as exc:
                 err.line(one_line(exc.message), "red")
     return True
@@ -246,9 +249,9 @@ async def _read_answer(context: CliContext, schema: Any) -> Answer | None:
     while True:
         err.write(say("[y] yes, [n] no, or write your answer: "))
         err.stream.flush()
-        context.asking = True  # stays set after Ctrl-C
+        context.is_asking = True  # stays set after Ctrl-C
         line = await _read_line()
-        context.asking = False
+        context.is_asking = False
         if not line:
             err.line()
             return None
@@ -267,22 +270,23 @@ async def _read_answer(context: CliContext, schema: Any) -> Answer | None:
 
 def _print_outputs(context: CliContext, report: GoalReport, outputs: Mapping[str, Any]) -> None:
     """Print the outputs of the last steps on stdout, under headings when there are several."""
-    done = [name for name in outputs if report.steps[name].state == "done"]
-    for at, name in enumerate(done):
+    finished = [name for name in outputs if report.steps[name].state == "done"]
+    for index, name in enumerate(finished):
         text = output_text(outputs[name])
-        if len(done) > 1:
-            text = f"{chr(10) if at else ''}# {name}\n\n{text}"
+        if len(finished) > 1:
+            text = f"{chr(10) if index else ''}# {name}\n\n{text}"
         context.out.data(text)
 
 
-def _exit_code(context: CliContext, report: GoalReport, suffix: str, *, shared: bool) -> int:
+def _report_end(context: CliContext, report: GoalReport, suffix: str, *, shared: bool) -> int:
+    """Print what to do next; returns the exit code."""
     if report.state == "done":
         return 0
     if report.state in {"asking", "queued", "running"}:
         asking = [name for name, result in report.steps.items() if result.state == "asking"]
         for name in asking:
             text = str(report.steps[name].output or "").strip().partition("\n")[0]
-            context.err.line(one_line(text)[:300], "", f"  ? {name}  ")
+            context.err.line(one_line(text)[:_MAX_QUESTION_CHARS], indent=f"  ? {name}  ")
         # `--allow-tools` is not an answer, so it is not shown where it could be read as one.
         step = (asking[0] if len(asking) == 1 else "STEP") + suffix.removesuffix(" --allow-tools")
         text = say("Run `{command}`", command=f"satchel goal resume {report.id}{suffix}")
@@ -295,8 +299,10 @@ def _exit_code(context: CliContext, report: GoalReport, suffix: str, *, shared: 
     return 1
 
 
-def _detach(context: CliContext, engine: Engine, report: GoalReport, options: RunOptions) -> None:
-    """Leave a goal to workers, or to a background process that is started here."""
+def _report_detached(
+    context: CliContext, engine: Engine, report: GoalReport, options: RunOptions
+) -> None:
+    """Leave a goal to workers, or to a background process that is started here, and print that."""
     log = ""
     if engine.name == "local":
         from satchel.goals.engines.factory import resume_in_background
@@ -305,15 +311,14 @@ def _detach(context: CliContext, engine: Engine, report: GoalReport, options: Ru
         process = resume_in_background(settings, report.id, arguments, project=context.project)
         log = process.log
     if options.as_json:
-        write_json({**report_dict(report), "log": log or None})
+        write_json({**report_to_dict(report), "log": log or None})
     else:
         context.out.data(report.id)
     if log:
-        context.err.line(say("Running in the background; its log is `{path}`",
-                             path=os.path.relpath(log) if log.startswith(os.getcwd()) else log),
-                         "dim")  # fmt: skip
+        path = os.path.relpath(log) if log.startswith(os.getcwd()) else log
+        context.err.line(say("Running in the background; its log is `{path}`", path=path), "dim")
     else:
         command = worker_command(context.satchel, report)
         context.err.line(say("Workers run the steps: `{command}`", command=command), "dim")
-    goal = report.id + _engine_suffix(options)
+    goal = report.id + _engine_option_text(options)
     context.err.line(say("Run `{command}`", command=f"satchel goal show {goal}"), "dim")

@@ -15,13 +15,17 @@ import os
 import sys
 
 from satchel import __version__
-from satchel.cli import COMPLETE, EXIT_INTERRUPTED, CommandRun
+from satchel.cli import COMPLETION_VARIABLE, EXIT_INTERRUPTED, CommandRun
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _FAST_OPTIONS = frozenset(("--json", "--all"))
+_ASCII_MARKS = {
+    "●": "*", "○": "o", "◐": "~", "✗": "x", "✓": "+", "▲": "!", "·": "-", "→": "->", "…": "...",
+    "–": "-", "—": "-", "“": '"', "”": '"', "‘": "'", "’": "'",
+}  # fmt: skip
 
 
 def main() -> None:
@@ -37,7 +41,7 @@ def run(args: Sequence[str]) -> int:
         # A character that the terminal cannot encode must not raise.
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
-            codecs.register_error("satchel", _plain_marks)
+            codecs.register_error("satchel", _encode_marks)
             reconfigure(errors="satchel")
     options = args[: args.index("--")] if "--" in args else args
     as_json = "--json" in options
@@ -45,48 +49,42 @@ def run(args: Sequence[str]) -> int:
     # Parsed here too, because an error may occur before click has parsed its options.
     CommandRun.colour = switches[-1] == "--color" if switches else None
     if args in (["--version"], ["-V"]):
-        return guarded(_version)
-    plain = bool(args) and args[0] == "list" and _FAST_OPTIONS.issuperset(args[1:])
-    if plain and COMPLETE not in os.environ:
-        return guarded(lambda: _list(args[1:]), as_json=as_json)
-    return guarded(lambda: _click(args), as_json=as_json)
+        return guarded(_print_version)
+    needs_no_click = bool(args) and args[0] == "list" and _FAST_OPTIONS.issuperset(args[1:])
+    if needs_no_click and COMPLETION_VARIABLE not in os.environ:
+        return guarded(lambda: _run_list(args[1:]), as_json=as_json)
+    return guarded(lambda: _run_click(args), as_json=as_json)
 
 
-_PLAIN = {
-    "●": "*", "○": "o", "◐": "~", "✗": "x", "✓": "+", "▲": "!", "·": "-", "→": "->", "…": "...",
-    "–": "-", "—": "-", "“": '"', "”": '"', "‘": "'", "’": "'",
-}  # fmt: skip
-
-
-def _plain_marks(exc: UnicodeError) -> tuple[str | bytes, int]:
+def _encode_marks(exc: UnicodeError) -> tuple[str | bytes, int]:
     """Write marks as ASCII where the terminal cannot encode them, and the rest as escapes."""
     if not isinstance(exc, UnicodeEncodeError):
         raise exc
     text = exc.object[exc.start : exc.end]
-    shown = "".join(
-        _PLAIN.get(sign) or sign.encode("ascii", "backslashreplace").decode() for sign in text
+    replacement = "".join(
+        _ASCII_MARKS.get(char) or char.encode("ascii", "backslashreplace").decode() for char in text
     )
-    return shown, exc.end
+    return replacement, exc.end
 
 
-def _version() -> int:
+def _print_version() -> int:
     sys.stdout.write(f"satchel {__version__}\n")
     return 0
 
 
-def _list(options: Sequence[str]) -> int:
+def _run_list(options: Sequence[str]) -> int:
     from satchel.cli.commands.list_skills import show_list
     from satchel.cli.project import open_project, warn_of_settings
     from satchel.settings import find_project
 
-    satchel = open_project(find_project(), {}, {})
+    satchel = open_project(find_project(), {}, {}, start=os.getcwd())
     if (sys.stdin.isatty() or "--json" in options) and satchel.library.untrusted_skills():
-        return _click(["list", *options])  # asks whether to trust the folder, or reports it
+        return _run_click(["list", *options])  # asks whether to trust the folder, or reports it
     warn_of_settings(satchel.settings)
     return show_list(satchel, everything="--all" in options, as_json="--json" in options)
 
 
-def _click(args: Sequence[str]) -> int:
+def _run_click(args: Sequence[str]) -> int:
     from satchel.cli.app import run_click
 
     return run_click(list(args))

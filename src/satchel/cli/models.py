@@ -22,24 +22,24 @@ if TYPE_CHECKING:
     from satchel.agent import Agent, Limits
     from satchel.cli.context import CliContext
 
-_SUCH_AS = "anthropic:claude-sonnet-5"
+_EXAMPLE_MODEL = "anthropic:claude-sonnet-5"
 _INSTRUCTIONS = (
     "You help a person at a terminal, in the folder of a project. Do what is asked with the skills"
     " and tools you have, and say plainly what you could not do. Answer in the language of the"
     " person, in Markdown, and no longer than it takes."
 )
-_VARIABLE = re.compile(r"Set the `(\w+)` environment variable").search
-_INSTALL = re.compile(r"`(pip install [^`]+)`").search
+_find_variable = re.compile(r"\b[Ss]et the `([A-Z][A-Z0-9_]+)` ").search
+_find_install_command = re.compile(r"`(pip install [^`]+)`").search
 
 
-def choose_model(context: CliContext, given: str | None) -> str:
-    """The model's name: the option `given`, else the setting `model`."""
-    name = (given or context.satchel.settings.model).strip()
+def choose_model(context: CliContext, option: str | None) -> str:
+    """The model's name: the option, else the setting `model`."""
+    name = (option or context.satchel.settings.model).strip()
     if name:
         return name
     raise InvalidInput(
         say("No model is set"),
-        say("Pass `--model {name}`, or run `satchel config set model {name}`", name=_SUCH_AS),
+        say("Pass `--model {name}`, or run `satchel config set model {name}`", name=_EXAMPLE_MODEL),
     )
 
 
@@ -57,7 +57,7 @@ def turn_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def limits_of(max_requests: int | None, max_cost: float | None) -> Limits:
+def make_limits(max_requests: int | None, max_cost: float | None) -> Limits:
     """The limits of a turn; requests keep their default when None."""
     from satchel.agent.events import Limits
 
@@ -73,31 +73,32 @@ def quietly() -> Generator[None]:
         yield
 
 
-def make_agent(context: CliContext, model: str, **given: Any) -> Agent:
-    """Make an agent with the project's skills; `given` are arguments of `Agent`."""
+def make_agent(context: CliContext, model: str, **options: Any) -> Agent:
+    """Make an agent with the project's skills; `options` are arguments of `Agent`."""
     os.environ.setdefault("PYDANTIC_AI_NO_BANNER", "1")
     require("pydantic_ai", "agent")
-    from satchel.agent import Agent
+    with context.err.waiting(say("Starting {name}…", name=one_line(model))):
+        from satchel.agent import Agent
 
-    try:
-        return Agent(context.satchel, model, instructions=_INSTRUCTIONS, **given)
-    except ModelFailed as exc:
-        raise _with_hint(one_line(model), str(exc.__cause__ or exc.message)) from exc
+        try:
+            return Agent(context.satchel, model, instructions=_INSTRUCTIONS, **options)
+        except ModelFailed as exc:
+            raise _model_error(one_line(model), str(exc.__cause__ or exc.message)) from exc
 
 
-def _with_hint(name: str, reason: str) -> ModelFailed | MissingExtra:
-    if found := _VARIABLE(reason):
+def _model_error(name: str, reason: str) -> ModelFailed | MissingExtra:
+    if match := _find_variable(reason):
         return ModelFailed(
             say("The model `{name}` needs `{variable}`, which is not set",
-                name=name, variable=found[1]),
-            say("Run `{command}`", command=f"export {found[1]}=…"),
+                name=name, variable=match[1]),
+            say("Run `{command}`", command=f"export {match[1]}=…"),
         )  # fmt: skip
-    if found := _INSTALL(reason):
+    if match := _find_install_command(reason):
         return MissingExtra(
             say("The model `{name}` needs a package that is not installed", name=name),
-            say("Run `{command}`", command=found[1]),
+            say("Run `{command}`", command=match[1]),
         )
     return ModelFailed(
         say("There is no {kind} `{name}`", kind=say("model"), name=name),
-        say("Name it as `provider:model`, such as `{name}`", name=_SUCH_AS),
+        say("Name it as `provider:model`, such as `{name}`", name=_EXAMPLE_MODEL),
     )

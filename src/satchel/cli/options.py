@@ -12,32 +12,32 @@ import click
 
 from satchel.cli.console import one_line, pad, width_of, wrap
 from satchel.errors import InvalidInput
-from satchel.i18n import join_names, say
+from satchel.i18n import did_you_mean, join_names, say, similar_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
 
 class WholeNumber(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] - generic since 8.4
-    """A whole number between `least` and `most`."""
+    """A whole number between `minimum` and `maximum`."""
 
     name = "number"
 
-    def __init__(self, least: int = 0, most: int | None = None) -> None:
-        self.least = least
-        self.most = most
+    def __init__(self, minimum: int = 0, maximum: int | None = None) -> None:
+        self.minimum = minimum
+        self.maximum = maximum
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Parse the number."""
         try:
             number = int(value)
         except ValueError:
-            number = self.least - 1
-        if number < self.least or (self.most is not None and number > self.most):
-            limits = f"{self.least}…{'' if self.most is None else self.most}"
+            number = self.minimum - 1
+        if number < self.minimum or (self.maximum is not None and number > self.maximum):
+            limits = f"{self.minimum}…{'' if self.maximum is None else self.maximum}"
             raise InvalidInput(
                 say("`{option}` needs a whole number ({limits}), not `{value}`",
-                    option=_option(param), limits=limits, value=value),
+                    option=_parameter_name(param), limits=limits, value=value),
                 help_hint(ctx),
             )  # fmt: skip
         return number
@@ -59,7 +59,7 @@ class Amount(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] - g
         if 0 < number < float("inf"):
             return number
         raise InvalidInput(
-            say("`{option}` needs a number above 0, not `{value}`", option=_option(param),
+            say("`{option}` needs a number above 0, not `{value}`", option=_parameter_name(param),
                 value=value),
             help_hint(ctx),
         )  # fmt: skip
@@ -76,16 +76,13 @@ class OneOf(click.Choice):  # pyright: ignore[reportMissingTypeArgument] - gener
         """Accept one of the words."""
         if value in self.words:
             return value
-        from difflib import get_close_matches
-
-        given = str(value).lower().replace("_", "-")
-        near = [word for word in self.words if given and word.startswith(given)]
-        near = near or get_close_matches(given, self.words, n=1, cutoff=0.6)
-        names = join_names(f"`{word}`" for word in near)
+        typed = str(value).lower().replace("_", "-")
+        similar = [word for word in self.words if typed and word.startswith(typed)]
+        similar = similar or similar_names(typed, self.words)
         raise InvalidInput(
-            say("`{option}` is one of {words}, not `{value}`", option=_option(param), value=value,
-                words=join_names(f"`{word}`" for word in self.words)),
-            say("Did you mean {names}?", names=names) if near else help_hint(ctx),
+            say("`{option}` is one of {words}, not `{value}`", option=_parameter_name(param),
+                value=value, words=join_names(f"`{word}`" for word in self.words)),
+            did_you_mean(similar) or help_hint(ctx),
         )  # fmt: skip
 
 
@@ -99,7 +96,7 @@ class AnyPath(click.Path):
 
 
 def flag_option(name: str, text: str, parameter: str = "") -> Callable[..., Any]:
-    """An option without a value."""
+    """Return an option without a value."""
     return click.option(*filter(None, (name, parameter)), is_flag=True, help=text)
 
 
@@ -113,9 +110,9 @@ def dry_run_option() -> Callable[..., Any]:
     return flag_option("--dry-run", say("Show the changes without applying them."))
 
 
-def yes_option(parameter: str = "yes") -> Callable[..., Any]:
+def yes_option() -> Callable[..., Any]:
     """`--yes`, `-y`."""
-    return click.option("-y", "--yes", parameter, is_flag=True, help=say("Do not ask."))
+    return click.option("-y", "--yes", is_flag=True, help=say("Do not ask."))
 
 
 def input_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -138,7 +135,7 @@ def server_options(port: int) -> Callable[..., Any]:
         for option in (
             click.option("--name", "names", multiple=True, metavar="HOST",
                          help=say("Another host name of the server; repeatable.")),
-            click.option("--port", type=WholeNumber(most=65_535), default=port, help=default),
+            click.option("--port", type=WholeNumber(maximum=65_535), default=port, help=default),
             click.option("--host", default="127.0.0.1",
                          help=say("Default: {value}.", value="127.0.0.1")),
         ):  # fmt: skip
@@ -155,25 +152,25 @@ def model_option() -> Callable[..., Any]:
 
 
 def allow_tools_option() -> Callable[..., Any]:
-    """`--allow-tools`, as the parameter `yes`."""
-    return flag_option("--allow-tools", say("Allow all tool calls."), "yes")
+    """`--allow-tools`."""
+    return flag_option("--allow-tools", say("Allow all tool calls."))
 
 
 def cannot_combine(*names: str) -> InvalidInput:
-    """The error for options and arguments that exclude each other."""
-    shown = join_names(f"`{name}`" for name in names)
+    """Return the error for options and arguments that exclude each other."""
+    listing = join_names(f"`{name}`" for name in names)
     ctx = click.get_current_context(silent=True)
-    return InvalidInput(say("Give one of {names}", names=shown), help_hint(ctx))
+    return InvalidInput(say("Give one of {names}", names=listing), help_hint(ctx))
 
 
 def needs(name: str, other: str) -> InvalidInput:
-    """The error for an option or argument without another one."""
+    """Return the error for an option or argument without another one."""
     ctx = click.get_current_context(silent=True)
     return InvalidInput(say("`{name}` needs `{other}`", name=name, other=other), help_hint(ctx))
 
 
 def wrong_form(option: str, form: str, value: str) -> InvalidInput:
-    """The error for a value of another form."""
+    """Return the error for a value of another form."""
     return InvalidInput(
         say("`{option}` needs a value such as `{form}`, not `{value}`", option=option, form=form,
             value=one_line(value)),
@@ -181,17 +178,17 @@ def wrong_form(option: str, form: str, value: str) -> InvalidInput:
 
 
 def missing(name: str) -> InvalidInput:
-    """The error for a missing argument."""
+    """Return the error for a missing argument."""
     ctx = click.get_current_context(silent=True)
     return InvalidInput(say("`{name}` is missing", name=name), help_hint(ctx))
 
 
 def help_hint(ctx: click.Context | None) -> str:
-    """A hint that names the `--help` of the command."""
+    """Return a hint that names the `--help` of the command."""
     return say("Run `{command} --help`", command=ctx.command_path if ctx else "satchel")
 
 
-def _option(param: click.Parameter | None) -> str:
+def _parameter_name(param: click.Parameter | None) -> str:
     if param is None:
         return "value"
     is_option = param.param_type_name == "option"
@@ -204,7 +201,7 @@ class HelpWriter(click.HelpFormatter):
     def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
         """Write the usage line."""
         prefix = say("Usage: ") if prefix is None else prefix
-        self._paragraph(f"{prog} {args}", prefix, " " * width_of(f"{prefix}{prog} "))
+        self._write_paragraph(f"{prog} {args}", prefix, " " * width_of(f"{prefix}{prog} "))
 
     def write_heading(self, heading: str) -> None:
         """Write a heading; those of click are translated."""
@@ -214,13 +211,13 @@ class HelpWriter(click.HelpFormatter):
     def write_text(self, text: str) -> None:
         r"""Write paragraphs; one that begins with `\b` keeps its lines, as in click."""
         indent = " " * self.current_indent
-        for at, part in enumerate(text.strip("\n").split("\n\n")):
-            if at:
+        for index, paragraph in enumerate(text.strip("\n").split("\n\n")):
+            if index:
                 self.write("\n")
-            if part.startswith("\b\n"):
-                self.write("".join(f"{indent}{line}\n" for line in part[2:].split("\n")))
+            if paragraph.startswith("\b\n"):
+                self.write("".join(f"{indent}{line}\n" for line in paragraph[2:].split("\n")))
             else:
-                self._paragraph(" ".join(part.split()), indent, indent)
+                self._write_paragraph(" ".join(paragraph.split()), indent, indent)
 
     def write_dl(
         self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
@@ -228,19 +225,19 @@ class HelpWriter(click.HelpFormatter):
         """Write options or commands beside their descriptions."""
         table = list(rows)
         indent = " " * self.current_indent
-        first = min(max((width_of(term) for term, _ in table), default=0), col_max)
-        hang = indent + " " * (first + col_spacing)
+        term_width = min(max((width_of(term) for term, _ in table), default=0), col_max)
+        hang = indent + " " * (term_width + col_spacing)
         for term, meaning in table:
-            lead = indent + pad(term, first + col_spacing)
-            if width_of(term) > first:
+            lead = indent + pad(term, term_width + col_spacing)
+            if width_of(term) > term_width:
                 self.write(f"{indent}{term}\n")
                 lead = hang
-            self._paragraph(" ".join(meaning.split()), lead, hang)
+            self._write_paragraph(" ".join(meaning.split()), lead, hang)
 
-    def _paragraph(self, text: str, lead: str, hang: str) -> None:
+    def _write_paragraph(self, text: str, lead: str, hang: str) -> None:
         lines = wrap(text, max(self.width - width_of(hang), 10))
-        whole = [lead + lines[0], *(hang + line for line in lines[1:])]
-        self.write("".join(f"{line.rstrip(' ')}\n" for line in whole))
+        indented = [lead + lines[0], *(hang + line for line in lines[1:])]
+        self.write("".join(f"{line.rstrip(' ')}\n" for line in indented))
 
 
 class _HelpContext(click.Context):
@@ -273,14 +270,14 @@ class HelpCommand(_TranslatedHelp):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments."""
-        rest = super().parse_args(ctx, args)
-        if rest and not ctx.resilient_parsing:
-            words = " ".join(rest)
+        extra = super().parse_args(ctx, args)
+        if extra and not ctx.resilient_parsing:
+            words = " ".join(extra)
             raise InvalidInput(
                 say("`{command}` does not take `{words}`", command=ctx.command_path, words=words),
                 help_hint(ctx),
             )
-        return rest
+        return extra
 
 
 class HelpGroup(_TranslatedHelp, click.Group):
@@ -290,6 +287,8 @@ class HelpGroup(_TranslatedHelp, click.Group):
     """Command name -> `module:variable` below `satchel.cli`, in the order of the help."""
     synonyms: Mapping[str, str] = {}
     """Name of a command in other programs -> its name in this group, or `satchel` and its path."""
+    aliases: Mapping[str, str] = {}
+    """Further name of a command -> its name; the help does not list it."""
     headings: Mapping[str, str] = {}
     """First command of a section -> the section's title."""
 
@@ -300,6 +299,7 @@ class HelpGroup(_TranslatedHelp, click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command."""
+        cmd_name = self.aliases.get(cmd_name, cmd_name)
         if cmd_name in self.modules and cmd_name not in self.commands:
             module, _, variable = self.modules[cmd_name].partition(":")
             self.add_command(getattr(import_module(f"satchel.cli.{module}"), variable), cmd_name)
@@ -312,15 +312,14 @@ class HelpGroup(_TranslatedHelp, click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands; a section's title stands beside its first command."""
-        width = max(map(len, self.modules))
-        wide = max(map(width_of, self.headings.values()), default=0)
+        name_width = max(map(len, self.modules))
+        title_width = max(map(width_of, self.headings.values()), default=0)
         rows: list[tuple[str, str]] = []
         for name in self.modules:
-            title = f"{pad(self.headings.get(name, ''), wide)}  " if wide else ""
-            found = self.get_command(ctx, name)
-            rows.append(
-                (title + name.ljust(width), found.get_short_help_str(1_000) if found else "")
-            )
+            title = f"{pad(self.headings.get(name, ''), title_width)}  " if title_width else ""
+            command = self.get_command(ctx, name)
+            summary = command.get_short_help_str(1_000) if command else ""
+            rows.append((title + name.ljust(name_width), summary))
         with formatter.section(say("Commands")):
             formatter.write_dl(rows)
 
@@ -331,23 +330,22 @@ class HelpGroup(_TranslatedHelp, click.Group):
         name = args[0]
         if self.get_command(ctx, name) is not None or name.startswith("-"):
             return super().resolve_command(ctx, args)
-        import difflib
-
         path = ctx.command_path
-        before = path.partition(" ")[2] + " " if " " in path else ""
-        near = self.synonyms.get(name) or next(
-            iter(difflib.get_close_matches(name, self.modules, n=1)), ""
-        )
-        if near:
-            whole = near.removeprefix("satchel ") if near.startswith("satchel ") else before + near
+        prefix = path.partition(" ")[2] + " " if " " in path else ""
+        known_name = self.synonyms.get(name) or "".join(similar_names(name, self.modules))
+        if not known_name:
             raise InvalidInput(
-                say("There is no command `{name}`; did you mean `satchel {near}`?",
-                    name=before + name, near=whole)
-            )  # fmt: skip
+                say("There is no command `{name}`", name=prefix + name),
+                say("Run `{command} --help`", command=path),
+            )
+        if known_name.startswith("satchel "):
+            full_name = known_name.removeprefix("satchel ")
+        else:
+            full_name = prefix + known_name
         raise InvalidInput(
-            say("There is no command `{name}`", name=before + name),
-            say("Run `{command} --help`", command=path),
-        )
+            say("There is no command `{name}`; did you mean `satchel {near}`?",
+                name=prefix + name, near=full_name)
+        )  # fmt: skip
 
 
 def help_text(purpose: str, *examples: str) -> str:

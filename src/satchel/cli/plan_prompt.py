@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 import click
 
 from satchel.cli.console import error_dict, one_line, plural, write_json
-from satchel.cli.context import confirm
+from satchel.cli.context import confirm, short_path
 from satchel.cli.options import OneOf, dry_run_option, flag_option, yes_option
-from satchel.errors import Incomplete, Refused, SatchelError
-from satchel.i18n import say
-from satchel.presentation.change_words import names_of, request_lines
+from satchel.errors import Incomplete, InvalidInput, Refused, SatchelError
+from satchel.i18n import join_names, say
+from satchel.presentation.change_words import join_ids, request_lines
 from satchel.skill.problems import PROBLEMS
-from satchel.store.plan import patch_of, verdict_words
+from satchel.store.patch import tree_patch
+from satchel.store.plan import verdict_label
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,17 +29,21 @@ if TYPE_CHECKING:
     from satchel.cli.context import CliContext
     from satchel.presentation.changes import StepShown
     from satchel.store.plan import ChangePlan, ChangeStep, Kind
-    from satchel.store.store import Receipt, Store
+    from satchel.store.store import Store
+    from satchel.store.transaction import Receipt
+    from satchel.store.workdir import Name
 
-_MARKS: dict[Kind, tuple[str, str]] = {
+_STEP_MARKS: dict[Kind, tuple[str, str]] = {
     "add": ("+", "green"),
     "replace": ("~", "yellow"),
     "remove": ("-", "red"),
     "same": ("=", "dim"),
     "refused": ("✗", "red"),
 }
-_COLOURS = {"good": "green", "info": "cyan", "warn": "yellow", "bad": "red"}
-RISK = say("Install what the scan blocked; the reason is recorded.")
+_TONE_COLOURS = {"good": "green", "info": "cyan", "warn": "yellow", "bad": "red"}
+RISK_HELP = say("Install what the scan blocked; the reason is recorded.")
+SCOPE_NAMES: dict[str, Name] = {"project": "project", "user": "global"}
+"""Value of `--scope` -> the name of the scope."""
 _MAX_STEPS_SHOWN = 8
 """Larger plans are shown as counts, and the skills that need attention."""
 
@@ -51,9 +56,9 @@ def decide_options(function: Callable[..., int]) -> Callable[..., int]:
 def change_options(function: Callable[..., int]) -> Callable[..., int]:
     """Add the options of the commands that install skills."""
     function = scope_option(decide_options(function))
-    words = say("Grant the tools that the skills request in `allowed-tools`.")
-    function = flag_option("--grant-tools", words)(function)
-    return click.option("--accept-risk", metavar="WHY", default="", help=RISK)(function)
+    help_text = say("Grant the tools that the skills request in `allowed-tools`.")
+    function = flag_option("--grant-tools", help_text)(function)
+    return click.option("--accept-risk", metavar="WHY", default="", help=RISK_HELP)(function)
 
 
 def scope_option(function: Callable[..., int]) -> Callable[..., int]:
@@ -66,13 +71,28 @@ def scope_option(function: Callable[..., int]) -> Callable[..., int]:
     )(function)
 
 
-def open_store(session: CliContext, scope: str) -> Store:
-    """Return the store of the project, or of the user."""
-    return session.satchel.store("global" if scope == "user" else "project")
+def open_store(context: CliContext, scope: str, names: Sequence[str] = ()) -> Store:
+    """Return the store of the project or of the user, or that which has the named skills.
+
+    Raises:
+        InvalidInput: they lie in different folders.
+    """
+    satchel, scope_name = context.satchel, SCOPE_NAMES[scope]
+    stores = {
+        store.scope.folder: store
+        for store in [satchel.store_with(name, scope_name) for name in names]
+    }
+    if len(stores) > 1:
+        raise InvalidInput(
+            say("The named skills lie in different folders: {names}",
+                names=join_names(f"`{one_line(short_path(folder))}`" for folder in stores)),
+            say("Name those of one folder at a time"),
+        )  # fmt: skip
+    return next(iter(stores.values()), satchel.store(scope_name))
 
 
 def confirm_and_apply(
-    session: CliContext,
+    context: CliContext,
     store: Store,
     plan: ChangePlan,
     *,
@@ -84,12 +104,19 @@ def confirm_and_apply(
 ) -> int:
     """Show a plan, ask, apply it; returns the exit code.
 
-    `yes` asks nothing and grants nothing; `accept_risk` is the reason to install blocked skills;
-    `grant_tools` grants the tools that they request.
+    Args:
+        context: The context of this run.
+        store: The store that made the plan.
+        plan: The changes.
+        yes: Ask nothing, and grant nothing.
+        dry_run: Only show what would change.
+        as_json: Print the plan and the result as JSON.
+        accept_risk: The reason to install blocked skills.
+        grant_tools: Grant the tools that the skills request.
     """
     try:
         return _confirm_and_apply(
-            session,
+            context,
             store,
             plan,
             yes=yes,
@@ -108,7 +135,7 @@ def confirm_and_apply(
 
 
 def _confirm_and_apply(
-    session: CliContext,
+    context: CliContext,
     store: Store,
     plan: ChangePlan,
     *,
@@ -118,51 +145,84 @@ def _confirm_and_apply(
     accept_risk: str,
     grant_tools: bool,
 ) -> int:
-    from satchel.presentation.changes import reason_to_confirm
-
     refused = plan.of_kind("refused")
-    if len(refused) == len(plan.steps) == 1 and refused[0].error is not None:
-        raise refused[0].error
-    print_repairs(session, plan.stage.repaired)
+    if len(plan.steps) == 1:
+        _raise_refusal(refused)
+    print_repairs(context, plan.stage.repaired)
     if not as_json:
-        print_plan(session, plan)
+        print_plan(context, plan)
     if dry_run:
-        if as_json:
-            write_json({**plan.to_dict(), "dry_run": True})
-        else:
-            _show_diff(session, plan)
-        return 1 if refused or (plan.blocked and not accept_risk) else 0
-    reason = "" if yes else reason_to_confirm(plan, accept_risk)
-    if reason and not ask(session, one_line(reason)):
-        session.err.line(say("Nothing was changed"))
+        return _print_dry_run(context, plan, accept_risk=accept_risk, as_json=as_json)
+    if not yes and not _is_confirmed(context, plan, accept_risk):
+        context.err.line(say("Nothing was changed"))
         return 0
-    asking = _requesting(store, plan)
-    if asking and not (grant_tools or yes or as_json) and sys.stdin.isatty():
-        names = _names(asking)
-        question = say("Let {names} call the requested tools without approval?", names=names)
-        grant_tools = confirm(session, question)
+    requesting = _find_tool_requests(store, plan)
+    if requesting and not (grant_tools or yes or as_json):
+        grant_tools = _ask_to_grant(context, requesting)
     receipt = store.apply(plan, accept_risk=accept_risk, grant_tools=grant_tools)
     if as_json:
-        done = [step.id for step in receipt.done]
-        write_json({**plan.to_dict(), "number": receipt.number, "done": done})
+        write_json({**plan.to_dict(), "number": receipt.number, "done": _ids(receipt.done)})
     else:
-        print_receipt(session, plan, receipt)
-    if asking and not grant_tools:
-        print_ungranted(session, f"satchel trust {asking[0].id} --grant-tools")
-    put = [step.id for step in receipt.done if step.kind in ("add", "replace")]
-    print_shadowed(session, [plan.scope.target(skill_id) for skill_id in put])
+        print_receipt(context, plan, receipt)
+    if requesting and not grant_tools:
+        print_ungranted(context, f"satchel trust {requesting[0].id} --grant-tools")
+    print_shadowed(context, _installed_folders(plan, receipt))
     return 1 if refused or receipt.left else 0
 
 
-def print_ungranted(session: CliContext, command: str) -> None:
+def _raise_refusal(refused: Sequence[ChangeStep]) -> None:
+    for step in refused:
+        if step.error is not None:
+            raise step.error
+
+
+def _is_confirmed(context: CliContext, plan: ChangePlan, accept_risk: str) -> bool:
+    """Ask, if the plan needs a confirmation."""
+    from satchel.presentation.changes import reason_to_confirm
+
+    reason = reason_to_confirm(plan, accept_risk)
+    return not reason or ask(context, one_line(reason))
+
+
+def _print_dry_run(
+    context: CliContext, plan: ChangePlan, *, accept_risk: str, as_json: bool
+) -> int:
+    """Print what a change would do; returns the exit code."""
+    if as_json:
+        write_json({**plan.to_dict(), "dry_run": True})
+    else:
+        _print_diff(context, plan)
+    is_blocked = bool(plan.blocked) and not accept_risk
+    return 1 if plan.of_kind("refused") or is_blocked else 0
+
+
+def _ids(steps: Sequence[ChangeStep]) -> list[str]:
+    return [step.id for step in steps]
+
+
+def _ask_to_grant(context: CliContext, steps: Sequence[ChangeStep]) -> bool:
+    """Ask whether to grant requested tools; without a terminal they are not granted."""
+    if not sys.stdin.isatty():
+        return False
+    names = _names(steps)
+    question = say("Let {names} call the requested tools without approval?", names=names)
+    return confirm(context, question)
+
+
+def _installed_folders(plan: ChangePlan, receipt: Receipt) -> list[str]:
+    steps = [step for step in receipt.done if step.kind in ("add", "replace")]
+    return [plan.scope.target(step.id) for step in steps]
+
+
+def print_ungranted(context: CliContext, command: str) -> None:
     """Print that requested tools are not granted, and the command that grants them."""
-    session.err.line(
+    context.err.line(
         say("The requested tools still need approval; `{command}` grants them", command=command)
     )
 
 
-def _requesting(store: Store, plan: ChangePlan) -> list[ChangeStep]:
-    """The steps with requests for tools that are not granted."""
+def _find_tool_requests(store: Store, plan: ChangePlan) -> list[ChangeStep]:
+    """Return the steps with requests for tools that are not granted."""
     return [
         step
         for step in plan.changes
@@ -172,7 +232,7 @@ def _requesting(store: Store, plan: ChangePlan) -> list[ChangeStep]:
     ]
 
 
-def ask(session: CliContext, reason: str) -> bool:
+def ask(context: CliContext, reason: str) -> bool:
     """Ask on the terminal until the answer is valid.
 
     Raises:
@@ -180,106 +240,124 @@ def ask(session: CliContext, reason: str) -> bool:
     """
     if not sys.stdin.isatty():
         raise Refused(reason, say("Not a terminal; pass `--yes` to confirm"))
-    return confirm(session, f"{reason}{say('. ')}{say('Continue?')}")
+    return confirm(context, f"{reason}{say('. ')}{say('Continue?')}")
 
 
 def _names(steps: Sequence[ChangeStep]) -> str:
-    return names_of([one_line(step.id) for step in steps])
+    return join_ids([one_line(step.id) for step in steps])
 
 
 # --- showing ------------------------------------------------------------------------------
 
 
-def print_plan(session: CliContext, plan: ChangePlan) -> None:
+def print_plan(context: CliContext, plan: ChangePlan) -> None:
     """Print the plan on stderr; of a large one only counts, and the steps to look at."""
     from satchel.presentation.changes import has_findings, has_new_powers, show_step
 
-    err = session.err
-    large = len(plan.changes) + len(plan.of_kind("refused")) > _MAX_STEPS_SHOWN
-    if large:
-        _print_count(err, plan, "add", say("new"))
-        _print_count(err, plan, "replace", say("changed"))
-        _print_count(err, plan, "remove", say("removed"))
-        _print_count(err, plan, "refused", say("refused"))
-        verdicts = Counter(step.report.verdict for step in plan.changes if step.report is not None)
-        words = [(count, verdict_words(one)) for one, count in sorted(verdicts.items())]
-        if words:
-            counts = ", ".join(plural(count, word, word) for count, word in words)
-            err.line(say("Scan: {counts}", counts=counts))
+    err = context.err
+    is_large = len(plan.changes) + len(plan.of_kind("refused")) > _MAX_STEPS_SHOWN
+    if is_large:
+        _print_counts(err, plan)
     if len(plan.steps) > _MAX_STEPS_SHOWN:
         _print_count(err, plan, "same", say("as they are"))
-    for at, step in enumerate(plan.steps):
-        shown = len(plan.steps) <= _MAX_STEPS_SHOWN if step.kind == "same" else not large
-        notable = step.kind != "same" and (has_findings(step) or has_new_powers(step))
-        if shown or notable or step.kind == "refused":
-            print_step(err, show_step(plan, at), short=large)
-    if large:
-        asking = [step for step in plan.changes if step.difference.requests]
-        for line in request_lines([(step.id, step.difference.requests) for step in asking]):
-            err.line(one_line(line), "yellow")
-    for note in dict.fromkeys(note for step in plan.changes for note in step.notes if large):
-        err.line(one_line(note), "dim", "  · ")
+    for index, step in enumerate(plan.steps):
+        is_shown = len(plan.steps) <= _MAX_STEPS_SHOWN if step.kind == "same" else not is_large
+        is_notable = step.kind != "same" and (has_findings(step) or has_new_powers(step))
+        if is_shown or is_notable or step.kind == "refused":
+            print_step(err, show_step(plan, index), is_short=is_large)
+    if is_large:
+        _print_requests_and_notes(err, plan)
+
+
+def _print_counts(err: Screen, plan: ChangePlan) -> None:
+    """Print the number of steps of each kind, and of each verdict."""
+    _print_count(err, plan, "add", say("new"))
+    _print_count(err, plan, "replace", say("changed"))
+    _print_count(err, plan, "remove", say("removed"))
+    _print_count(err, plan, "refused", say("refused"))
+    verdicts = Counter(step.report.verdict for step in plan.changes if step.report is not None)
+    labels = [(count, verdict_label(verdict)) for verdict, count in sorted(verdicts.items())]
+    if labels:
+        counts = ", ".join(plural(count, label, label) for count, label in labels)
+        err.line(say("Scan: {counts}", counts=counts))
+
+
+def _print_requests_and_notes(err: Screen, plan: ChangePlan) -> None:
+    requesting = [step for step in plan.changes if step.difference.requests]
+    for line in request_lines([(step.id, step.difference.requests) for step in requesting]):
+        err.line(one_line(line), "yellow")
+    for note in dict.fromkeys(note for step in plan.changes for note in step.notes):
+        err.line(one_line(note), "dim", indent="  · ")
 
 
 def _print_count(err: Screen, plan: ChangePlan, kind: Kind, word: str) -> None:
     if count := len(plan.of_kind(kind)):
-        mark, style = _MARKS[kind]
-        err.line(plural(count, word, word), "", "", None, [(mark, style), (" ", "")])
+        mark, style = _STEP_MARKS[kind]
+        err.line(plural(count, word, word), lead=[(mark, style), (" ", "")])
 
 
-def print_step(err: Screen, step: StepShown, *, short: bool = False) -> None:
+def print_step(err: Screen, step: StepShown, *, is_short: bool = False) -> None:
     """Print one step."""
-    mark, style = _MARKS[step.kind]
-    about = step.words if step.kind == "same" and not step.notes else one_line(step.about)
+    mark, style = _STEP_MARKS[step.kind]
+    summary = step.label if step.kind == "same" and not step.notes else one_line(step.summary)
     lead = [(mark, style), (" ", ""), (one_line(step.id), "bold"), ("  ", "")]
-    err.line(about, "dim", "", "  ", lead)
+    err.line(summary, "dim", hang="  ", lead=lead)
     if step.error:
-        err.line(one_line(step.error), "", "    ")
+        err.line(one_line(step.error), indent="    ")
     if step.hint:
-        err.line(say("hint: ") + one_line(step.hint), "dim", "    ")
-    if not short:
+        err.line(say("hint: ") + one_line(step.hint), "dim", indent="    ")
+    if not is_short:
         if step.description and step.kind == "add":
-            err.line(one_line(step.description), "", "    ")
-        _show_difference(err, step)
+            err.line(one_line(step.description), indent="    ")
+        _print_difference(err, step)
         for note in step.notes:
-            err.line(one_line(note), "dim", "    · ")
-    _show_scan(err, step)
+            err.line(one_line(note), "dim", indent="    · ")
+    _print_scan(err, step)
 
 
-def _show_difference(err: Screen, step: StepShown) -> None:
+def _print_difference(err: Screen, step: StepShown) -> None:
     for row in (*step.file_rows, *step.rows):
-        shown = ", ".join(map(one_line, row.items))
-        if row.more:
-            shown = say("{names} and {count} more", names=shown, count=row.more)
-        err.line(shown, "", "    ", "      ", [(row.title, _COLOURS[row.tone]), (": ", "")])
+        names = ", ".join(map(one_line, row.items))
+        if row.hidden_count:
+            names = say("{names} and {count} more", names=names, count=row.hidden_count)
+        err.line(
+            names,
+            indent="    ",
+            hang="      ",
+            lead=[(row.title, _TONE_COLOURS[row.tone]), (": ", "")],
+        )
     for key, before, after in step.fields:
-        err.line(f"{one_line(before) or '—'} → {one_line(after) or '—'}", "", "    ", "      ",
-                 [(one_line(key), "cyan"), (": ", "")])  # fmt: skip
+        values = f"{one_line(before) or '—'} → {one_line(after) or '—'}"
+        lead = [(one_line(key), "cyan"), (": ", "")]
+        err.line(values, indent="    ", hang="      ", lead=lead)
 
 
-def _show_scan(err: Screen, step: StepShown) -> None:
+def _print_scan(err: Screen, step: StepShown) -> None:
     if not step.verdict:
         return
-    lead = [(say("scan: "), ""), (step.verdict_words, _COLOURS[step.verdict_tone])]
-    err.line("", "", "    ", None, lead)
+    lead = [(say("scan: "), ""), (step.verdict_label, _TONE_COLOURS[step.verdict_tone])]
+    err.line("", indent="    ", lead=lead)
     for finding in step.findings:
-        lead = [(finding.mark, _COLOURS[finding.tone]), (" ", ""), (finding.rule, "bold")]
-        text = f"{one_line(finding.where)}  {finding.what}"
-        err.line(text, "", "      ", "        ", [*lead, ("  ", "")])
+        lead = [(finding.symbol, _TONE_COLOURS[finding.tone]), (" ", ""), (finding.rule, "bold")]
+        text = f"{one_line(finding.location)}  {finding.message}"
+        err.line(text, indent="      ", hang="        ", lead=[*lead, ("  ", "")])
     for path, reason in step.unscanned:
-        what = say("not scanned: {path} ({reason})", path=one_line(path), reason=one_line(reason))
-        err.line(what, "dim", "      ")
+        message = say(
+            "not scanned: {path} ({reason})", path=one_line(path), reason=one_line(reason)
+        )
+        err.line(message, "dim", indent="      ")
 
 
-def _show_diff(session: CliContext, plan: ChangePlan) -> None:
+def _print_diff(context: CliContext, plan: ChangePlan) -> None:
     """Print the changed lines as a patch on stdout."""
     from satchel.presentation.changes import step_trees
 
     for step in plan.of_kind("replace"):
-        session.out.data(patch_of(*step_trees(plan, step), step.id))
+        context.out.data(tree_patch(*step_trees(plan, step), step.id))
 
 
-def _left_words(plan: ChangePlan, receipt: Receipt) -> str:
+def _blocked_text(plan: ChangePlan, receipt: Receipt) -> str:
+    """Return which skills the scan blocked, and how to accept them."""
     names = _names(receipt.left)
     if plan.op == "lock":  # installed already: `trust` accepts the risk
         fix = say(PROBLEMS["blocked"].fix, name=receipt.left[0].id)
@@ -287,52 +365,58 @@ def _left_words(plan: ChangePlan, receipt: Receipt) -> str:
     return say("Blocked: {names}; `--accept-risk WHY` installs it anyway", names=names)
 
 
-def print_receipt(session: CliContext, plan: ChangePlan, receipt: Receipt) -> None:
+def print_receipt(context: CliContext, plan: ChangePlan, receipt: Receipt) -> None:
     """Print the result: paths on stdout, messages on stderr."""
-    from satchel.presentation.changes import result_words
+    from satchel.presentation.changes import result_sentences
 
-    printed = plan.stage.repaired  # printed before the plan
-    print_repairs(session, [text for text in receipt.repaired if text not in printed])
-    for step in receipt.done:
-        if step.kind in ("add", "replace"):
-            session.out.data(os.path.join(plan.scope.folder, step.id))
-    err = session.err  # flushes the paths above
+    printed_repairs = plan.stage.repaired  # printed before the plan
+    print_repairs(context, [text for text in receipt.repaired if text not in printed_repairs])
+    for folder in _installed_folders(plan, receipt):
+        context.out.data(folder)
+    err = context.err  # flushes the paths above
     if receipt.left:
-        err.line(_left_words(plan, receipt), "red")
+        err.line(_blocked_text(plan, receipt), "red")
     if refused := plan.of_kind("refused"):
         err.line(say("Skipped: {names}", names=_names(refused)), "yellow")
     if not receipt.done:
         if not refused:
             err.line(say("Nothing to do"))
         return
-    for words in result_words(plan, receipt):
-        err.write(err.paint(one_line(words), "green") + "\n")
+    for result_text in result_sentences(plan, receipt):
+        err.write(err.paint(one_line(result_text), "green") + "\n")
     for note in receipt.notes:
         err.line(one_line(note), "yellow")
     if plan.op == "import" and plan.scope.name != "global":
-        places = [step.after.place for step in receipt.done if step.after is not None]
-        if far := next((one.url for one in places if os.path.isabs(one.url)), ""):
-            text = say("The lockfile names a path of this machine: {path}", path=far)
-            err.line(one_line(text), "yellow")
+        _warn_about_local_source(err, receipt)
     if plan.op != "lock" and receipt.number:
         scope = " --scope user" if plan.scope.name == "global" else ""
         err.line(say("Undo with `{command}`", command=f"satchel undo{scope}"), "dim")
 
 
-def print_shadowed(session: CliContext, folders: Sequence[str]) -> None:
+def _warn_about_local_source(err: Screen, receipt: Receipt) -> None:
+    """Warn when the lockfile of a project names a path that other machines do not have."""
+    sources = [step.after.place for step in receipt.done if step.after is not None]
+    local_paths = [source.url for source in sources if os.path.isabs(source.url)]
+    if local_paths:
+        text = say("The lockfile names a path of this machine: {path}", path=local_paths[0])
+        err.line(one_line(text), "yellow")
+
+
+def print_shadowed(context: CliContext, folders: Sequence[str]) -> None:
     """Report skills of these folders that are shadowed, and those that they shadow."""
     if not folders:
         return
-    every = session.satchel.refresh().every()
-    here = {skill.ref: skill for skill in every if skill.base_dir in folders}
-    for skill in every:
-        if skill.state == "shadowed" and (skill.ref in here or skill.shadowed_by in here):
+    skills = context.satchel.refresh().every()
+    installed_refs = {skill.ref for skill in skills if skill.base_dir in folders}
+    for skill in skills:
+        is_affected = skill.ref in installed_refs or skill.shadowed_by in installed_refs
+        if skill.state == "shadowed" and is_affected:
             text = say("`{ref}` is hidden by `{winner}`", ref=skill.ref, winner=skill.shadowed_by)
-            session.err.line(one_line(text), "yellow")
+            context.err.line(one_line(text), "yellow")
 
 
-def print_repairs(session: CliContext, repaired: Sequence[str]) -> None:
+def print_repairs(context: CliContext, repaired: Sequence[str]) -> None:
     """Report what was left by an interrupted command and has been completed."""
-    err = session.err
+    err = context.err
     for text in repaired:
-        err.line(one_line(text), "", "", None, [(say("repaired: "), "yellow")])
+        err.line(one_line(text), lead=[(say("repaired: "), "yellow")])

@@ -10,7 +10,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from satchel._optional import renamed
 from satchel.detect.base import (
     BaseDetector,
     Detection,
@@ -52,22 +51,10 @@ __all__ = [
 ]
 
 
-_old_name = renamed(
-    __name__,
-    {
-        "Answer": "Detection",
-        "Note": "DetectorNote",
-        "Place": "RankExplanation",
-        "Reply": "ModelReply",
-    },
-)
-
-
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
-        return _old_name(name)
-
+        raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
     value = getattr(import_module(f"satchel.detect.{home}"), name)
     globals()[name] = value
     return value

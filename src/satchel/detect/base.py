@@ -35,22 +35,24 @@ TEMPLATES = {
     "untrusted": "The skill `{name}` is not trusted yet",
     "unpinned": "`{name}` is not offered: no lockfile pins it as it is",
     "blocked": "`{name}` is not offered: the scan blocks it",
+    "needs-setup": "`{name}` is not offered, because it needs {what}",
     "lock-broken": "`{name}` is not offered: the lockfile beside it is damaged",
 }
 """Note code -> message template."""
 
 
 class DetectorNote(Message):
-    """A message with a code of `TEMPLATES`."""
+    """A notice of a detector for the user, as in `Detection.notes`; `str()` is the sentence."""
 
     __slots__ = ("code",)
     code: str
+    """The kind of notice."""
 
     def __new__(cls, code: str, **values: Any) -> Self:
         """Make the note with this code."""
-        made = super().__new__(cls, TEMPLATES[code], **values)
-        made.code = code
-        return made
+        note = super().__new__(cls, TEMPLATES[code], **values)
+        note.code = code
+        return note
 
     def __getnewargs_ex__(self) -> tuple[tuple[str], dict[str, Any]]:
         return (self.code,), self.values
@@ -64,13 +66,15 @@ Reasons = tuple[str, tuple[str, ...]]
 
 
 class Match:
-    """A skill that matches a request."""
+    """A skill that matches a request, with the reason."""
 
     __slots__ = ("_explain", "_reasons", "detector", "name", "score", "skill")
     name: str
+    """The name of the skill."""
     score: float
     """Comparable within one detection only."""
     skill: Skill
+    """The skill."""
     detector: str
     """The detector that found it: `explicit`, `hybrid`, `model`."""
 
@@ -83,6 +87,16 @@ class Match:
         skill: Skill,
         detector: str = "",
     ) -> None:
+        """Create a match; a detector of your own does.
+
+        Args:
+            name: The name of the skill.
+            score: How well it matches.
+            reason: Why it matches, in one line.
+            evidence: The matching words by field.
+            skill: The skill.
+            detector: The name of the detector that found it.
+        """
         self.name, self.score = name, score
         self.skill, self.detector = skill, detector
         self._reasons = (reason, evidence)
@@ -92,7 +106,15 @@ class Match:
     def lazy(
         cls, name: str, score: float, explain: Callable[[], Reasons], skill: Skill, detector: str
     ) -> Self:
-        """Create a match whose reason and evidence are made when they are first read."""
+        """Create a match whose reason and evidence are made when they are first read.
+
+        Args:
+            name: The name of the skill.
+            score: How well it matches.
+            explain: Returns the reason and the evidence.
+            skill: The skill.
+            detector: The name of the detector that found it.
+        """
         match = cls(name, score, "", (), skill, detector)
         match._explain = explain
         return match
@@ -100,14 +122,15 @@ class Match:
     @property
     def reason(self) -> str:
         """Why it matches, in one line."""
-        return self._made()[0]
+        return self._load_reasons()[0]
 
     @property
     def evidence(self) -> tuple[str, ...]:
         """The matching words by field: `name: review`, `description: pull`."""
-        return self._made()[1]
+        return self._load_reasons()[1]
 
-    def _made(self) -> Reasons:
+    def _load_reasons(self) -> Reasons:
+        """Return the reason and the evidence, which are made at the first call."""
         explain = self._explain
         if explain is not None:  # several threads may read it: each gets the same
             self._reasons = explain()
@@ -115,20 +138,22 @@ class Match:
         return self._reasons
 
     def replace(self, **changes: Any) -> Match:
-        """Return a copy with some fields changed."""
-        made = Match.lazy(self.name, self.score, self._made, self.skill, self.detector)
-        if "reason" in changes or "evidence" in changes:
-            reason, evidence = self._made()
-            reasons = changes.pop("reason", reason), changes.pop("evidence", evidence)
-            made = Match(self.name, self.score, *reasons, self.skill, self.detector)
-        for field, value in changes.items():
-            setattr(made, field, value)
-        return made
+        """Return a copy with some fields changed.
 
-    _replace = replace  # the name up to version 0.2, when a match was a named tuple
+        Args:
+            changes: The new values by field.
+        """
+        copy = Match.lazy(self.name, self.score, self._load_reasons, self.skill, self.detector)
+        if "reason" in changes or "evidence" in changes:
+            reason, evidence = self._load_reasons()
+            reasons = changes.pop("reason", reason), changes.pop("evidence", evidence)
+            copy = Match(self.name, self.score, *reasons, self.skill, self.detector)
+        for field, value in changes.items():
+            setattr(copy, field, value)
+        return copy
 
     def _values(self) -> tuple[Any, ...]:
-        return (self.name, self.score, *self._made(), self.skill, self.detector)
+        return (self.name, self.score, *self._load_reasons(), self.skill, self.detector)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Match, self._values()
@@ -149,23 +174,41 @@ class SkillSubset(tuple["Skill", ...]):  # noqa: SLOT001 - a tuple takes no slot
     A detector may reuse what it keeps about the whole library.
     """
 
-    whole: tuple[Skill, ...]
+    library: tuple[Skill, ...]
     without: frozenset[str]
 
-    def __new__(cls, whole: tuple[Skill, ...], without: frozenset[str]) -> Self:
+    def __new__(cls, library: tuple[Skill, ...], without: frozenset[str]) -> Self:
         """Leave out the skills with these names."""
-        made = super().__new__(cls, (skill for skill in whole if skill.name not in without))
-        made.whole, made.without = whole, without
-        return made
+        subset = super().__new__(cls, (skill for skill in library if skill.name not in without))
+        subset.library, subset.without = library, without
+        return subset
 
 
 class Detector(Protocol):
-    """Finds the skills that fit a goal."""
+    """Finds the skills that fit a request: any object with this method.
+
+    Example:
+        from satchel import Satchel
+
+
+        class ByTag:
+            def detect(self, goal_text, skills):
+                words = set(goal_text.lower().split())
+                return [skill.name for skill in skills if words & set(skill.name.split("-"))]
+
+
+        satchel = Satchel.for_project(".", detector=ByTag())
+        assert satchel.which("Write the release notes").names == ["release-notes"]
+    """
 
     def detect(self, goal_text: str, skills: Sequence[Skill]) -> Sequence[Match | str]:
         """Return matches, or names of skills, best first; nothing fits means an empty list.
 
         The same goal and skills give the same answer, in any process.
+
+        Args:
+            goal_text: The request.
+            skills: The skills to choose from.
         """
         ...
 
@@ -175,7 +218,18 @@ SkillDetector = Detector
 
 
 class Detection(NamedTuple):
-    """The result of selecting skills for a request; true when a skill fits."""
+    """The result of selecting skills for a request; true when a skill fits.
+
+    Example:
+        from satchel import Satchel
+
+        detection = Satchel.for_project(".").which("Can you fill in this PDF form?")
+        if detection:
+            best = detection.matches[0]
+            print(best.name, best.reason, best.evidence)
+        else:
+            print("No skill fits", [match.name for match in detection.runners_up])
+    """
 
     matches: list[Match]
     """The selected skills, best first; empty when none fits."""
@@ -186,7 +240,9 @@ class Detection(NamedTuple):
     threshold: float
     """No skill is selected below this `fit`."""
     detector: str
+    """The name of the detector."""
     took_ms: float
+    """How long the selection took, in milliseconds."""
     notes: tuple[str, ...] = ()
     """Notices for the user: the index is being built, vectors are off for this language."""
     collapsed: tuple[tuple[str, str], ...] = ()
@@ -220,13 +276,19 @@ class Detection(NamedTuple):
 
 
 class RankExplanation(NamedTuple):
-    """The rank of one skill for one request, as `satchel why NAME --goal` shows it."""
+    """The rank of one skill for one request, as `satchel why NAME --goal` shows it.
+
+    Example:
+        place = Satchel.for_project(".").place("code-review", "Can you fill in this PDF form?")
+        print(place.rank, "of", place.of, place.missing)
+    """
 
     rank: int
     """1 is the best; 0 when nothing matched."""
     of: int
     """The number of skills that were ranked."""
     match: Match | None
+    """The skill with its score and reason; None when nothing matched."""
     fields: dict[str, float]
     """The score contribution of each field, and of `vectors`."""
     ahead: list[tuple[Match, dict[str, float]]]
@@ -236,14 +298,16 @@ class RankExplanation(NamedTuple):
 
 
 class IndexReport(NamedTuple):
-    """The state of an index after `satchel config index`."""
+    """The state of an index after `satchel search --build-index`."""
 
     engine: str
     """`memory` or `tantivy`."""
     skills: int
+    """The number of skills in the index."""
     changed: int
     """The number of skills that were added, updated or removed."""
     seconds: float
+    """How long the build took."""
     folder: str
     """The index folder; empty for an index in memory."""
     vectors: str = ""
@@ -256,6 +320,20 @@ class BaseDetector:
     """A detector with an index, rankings and detailed results.
 
     At least one of `detect` and `look` has to be overridden.
+
+    Example:
+        from satchel import Match, Satchel
+        from satchel.detect import BaseDetector
+
+
+        class Newest(BaseDetector):
+            def detect(self, goal_text, skills):
+                skill = max(skills, key=lambda one: one.mtime)
+                return [Match(skill.name, 1.0, "changed last", (), skill, "newest")]
+
+
+        satchel = Satchel.for_project(".", detector=Newest())
+        assert len(satchel.which("anything").matches) == 1
     """
 
     name = ""
@@ -263,11 +341,16 @@ class BaseDetector:
     notes: tuple[str, ...] = ()
 
     def detect(self, goal_text: str, skills: Sequence[Skill]) -> list[Match]:
-        """Return matches, best first; nothing fits means an empty list."""
+        """Return matches, best first; nothing fits means an empty list.
+
+        Args:
+            goal_text: The request.
+            skills: The skills to choose from.
+        """
         return self.look(goal_text, skills).matches
 
     def look(self, goal_text: str, skills: Sequence[Skill], limit: int | None = None) -> Detection:
-        """Return the whole answer.
+        """Return the detection.
 
         Args:
             goal_text: The request.
@@ -275,10 +358,10 @@ class BaseDetector:
             limit: How many to choose at most; None leaves it to the detector.
         """
         del limit  # the pipeline cuts the list
-        began = time.perf_counter()
-        found = checked_matches(self, self.detect(goal_text, skills), skills)
-        took = (time.perf_counter() - began) * 1e3
-        return Detection(found, [], 1.0 if found else 0.0, 0.0, name_of(self), took)
+        started_at = time.perf_counter()
+        matches = check_matches(self, self.detect(goal_text, skills), skills)
+        took_ms = (time.perf_counter() - started_at) * 1e3
+        return Detection(matches, [], 1.0 if matches else 0.0, 0.0, detector_name(self), took_ms)
 
     def rank(
         self, goal_text: str, skills: Sequence[Skill], limit: int = 50, *, reasons: bool = True
@@ -292,17 +375,23 @@ class BaseDetector:
             reasons: Whether matches need a reason; without, a detector may answer sooner.
         """
         del reasons
-        return checked_matches(self, self.detect(goal_text, skills), skills)[:limit]
+        return check_matches(self, self.detect(goal_text, skills), skills)[:limit]
 
     def place(self, goal_text: str, skills: Sequence[Skill], skill: Skill) -> RankExplanation:
-        """Return the rank of one skill, with what is ahead of it."""
-        found = self.rank(goal_text, skills, len(skills))
-        for at, match in enumerate(found):
+        """Return the rank of one skill, with what is ahead of it.
+
+        Args:
+            goal_text: The request.
+            skills: The skills to rank.
+            skill: The skill to explain, one of them.
+        """
+        matches = self.rank(goal_text, skills, len(skills))
+        for index, match in enumerate(matches):
             if match.skill.path == skill.path:
-                ahead = [(one, dict[str, float]()) for one in found[:at][:MAX_RIVALS]]
-                return RankExplanation(at + 1, len(skills), match, {}, ahead, ())
+                ahead = [(rival, dict[str, float]()) for rival in matches[:index][:MAX_RIVALS]]
+                return RankExplanation(index + 1, len(skills), match, {}, ahead, ())
         return RankExplanation(
-            0, len(skills), None, {}, [(one, {}) for one in found[:MAX_RIVALS]], ()
+            0, len(skills), None, {}, [(rival, {}) for rival in matches[:MAX_RIVALS]], ()
         )
 
     def prepare(
@@ -355,11 +444,11 @@ class UserDetector(BaseDetector):
 
     def __init__(self, detector: Detector) -> None:
         self._detector = detector
-        self.name = name_of(detector)
+        self.name = detector_name(detector)
 
     def detect(self, goal_text: str, skills: Sequence[Skill]) -> list[Match]:
         """Return the result of the wrapped detector as matches."""
-        return checked_matches(self, self._detector.detect(goal_text, skills), skills)
+        return check_matches(self, self._detector.detect(goal_text, skills), skills)
 
 
 def as_base(detector: Detector) -> BaseDetector:
@@ -380,62 +469,69 @@ def as_base(detector: Detector) -> BaseDetector:
     return UserDetector(detector)
 
 
-def name_of(detector: object) -> str:
+def detector_name(detector: object) -> str:
     """Return the name of a detector in results and traces."""
     return str(getattr(detector, "name", "") or type(detector).__name__)
 
 
-def checked_matches(detector: object, found: Any, skills: Sequence[Skill] = ()) -> list[Match]:
+def check_matches(detector: object, result: Any, skills: Sequence[Skill] = ()) -> list[Match]:
     """Validate the result of a detector: a list of matches, or of names of `skills`.
 
     Raises:
         InvalidInput: it is something else, or a name is none of theirs; the message names the
             detector.
     """
-    if isinstance(found, Match) or not isinstance(found, list | tuple):
-        raise _wrong(detector, f"returned {_kind(found)}, not a list of `Match` objects or names")
-    rows = cast("list[Any]", found)
+    if isinstance(result, Match) or not isinstance(result, list | tuple):
+        raise _invalid_result(
+            detector, f"returned {_describe_type(result)}, not a list of `Match` objects or names"
+        )
+    entries = cast("list[Any]", result)
     matches: list[Match] = []
-    for at, row in enumerate(rows):
-        if isinstance(row, str):
-            score = round(1.0 - at / len(rows), 3)
-            matches.append(Match(row, score, "", (), _named(detector, row, skills)))
-        elif isinstance(row, Match):
-            matches.append(row)
+    for index, entry in enumerate(entries):
+        if isinstance(entry, str):
+            score = round(1.0 - index / len(entries), 3)
+            matches.append(Match(entry, score, "", (), _find_named(detector, entry, skills)))
+        elif isinstance(entry, Match):
+            matches.append(entry)
         else:
-            raise _wrong(
-                detector, f"returned a list with {_kind(row)} in it, not a `Match` or a name"
+            raise _invalid_result(
+                detector,
+                f"returned a list with {_describe_type(entry)} in it, not a `Match` or a name",
             )
     return matches
 
 
-def _named(detector: object, name: str, skills: Sequence[Skill]) -> Skill:
+def _find_named(detector: object, name: str, skills: Sequence[Skill]) -> Skill:
     for skill in skills:
         if name in (skill.name, skill.id):
             return skill
-    raise _wrong(detector, f"returned `{name}`, which is none of the skills that it was given")
+    raise _invalid_result(
+        detector, f"returned `{name}`, which is none of the skills that it was given"
+    )
 
 
-def checked_answer(detector: object, answer: Any) -> Detection:
+def check_detection(detector: object, detection: Any) -> Detection:
     """Validate the detailed result of a detector.
 
     Raises:
         InvalidInput: it is something else; the message names the detector.
     """
-    if not isinstance(answer, Detection):
-        raise _wrong(detector, f"returned {_kind(answer)} from `look`, not a `Detection`")
-    checked_matches(detector, answer.matches)
-    checked_matches(detector, answer.runners_up)
-    return answer
+    if not isinstance(detection, Detection):
+        raise _invalid_result(
+            detector, f"returned {_describe_type(detection)} from `look`, not a `Detection`"
+        )
+    check_matches(detector, detection.matches)
+    check_matches(detector, detection.runners_up)
+    return detection
 
 
-def _wrong(detector: object, what: str) -> InvalidInput:
+def _invalid_result(detector: object, problem: str) -> InvalidInput:
     return InvalidInput(
-        f"The detector `{name_of(detector)}` {what}",
+        f"The detector `{detector_name(detector)}` {problem}",
         "Return names of the given skills, or `satchel.detect.Match(name, score, reason, evidence, "
         "skill)`, best first; an empty list when nothing fits",
     )
 
 
-def _kind(value: object) -> str:
+def _describe_type(value: object) -> str:
     return "nothing" if value is None else f"a `{type(value).__name__}`"

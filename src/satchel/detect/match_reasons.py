@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from satchel.detect.skill_texts import header_texts, read_texts
+from satchel.detect.stemmer import stem
 from satchel.detect.tokenizer import (
-    SIGNED,
-    head_texts,
+    SIGNED_NAMES,
+    display_term,
+    extract_spelt_terms,
+    extract_terms,
+    find_spellings,
     is_dense,
-    shown,
     spell_signs,
-    spelt_terms,
-    stem,
-    terms_of,
-    texts_of,
-    words_shown,
 )
 from satchel.errors import SatchelError
 from satchel.i18n import Message, join_messages
@@ -30,11 +29,11 @@ _MIN_TERM_WEIGHT = 0.5
 """Terms of at least this weight are significant."""
 _MAX_CACHED_HEADERS = 4_000
 """About two megabytes."""
-_MEANING = ("about", "name", "clauses")
+_SEMANTIC_SIGNALS = ("about", "name", "clauses")
 """Semantic signals."""
-_LETTERS = frozenset(SIGNED.values())
-_LABELS = {"when": "when_to_use"}
-HAS = {
+_SIGNED_NAME_SPELLINGS = frozenset(SIGNED_NAMES.values())
+_FIELD_LABELS = {"when": "when_to_use"}
+REASON_TEMPLATES = {
     "name": "name has {words}",
     "description": "description has {words}",
     "when": "when_to_use has {words}",
@@ -43,14 +42,14 @@ HAS = {
 """Field -> reason template."""
 _RESTORED_STEM_CHARS = 4
 """Stems of this length may have a restored `e`."""
-_REST = re.compile(r"[^\W_]*").match
+_match_ending = re.compile(r"[^\W_]*").match
 
 
 class _TermPattern(NamedTuple):
     term: str
     start: str
     """The prefix of matching words; the whole term in a dense script."""
-    dense: bool
+    is_dense: bool
 
 
 class QueryTerms:
@@ -58,20 +57,20 @@ class QueryTerms:
 
     def __init__(self, terms: Mapping[str, float]) -> None:
         self.terms = terms
-        self.parts = [_part(term) for term in terms]
+        self.patterns = [_make_pattern(term) for term in terms]
         # Names with signs (`c#`) are rare; other goals skip the respelling.
-        self.signed = not _LETTERS.isdisjoint(terms)
-        telling = [part for part in self.parts if terms[part.term] >= _MIN_TERM_WEIGHT]
+        self.has_signed_names = not _SIGNED_NAME_SPELLINGS.isdisjoint(terms)
+        significant = [each for each in self.patterns if terms[each.term] >= _MIN_TERM_WEIGHT]
         # Long words are rare: they exclude a skill sooner.
-        self.telling = sorted(telling, key=lambda part: -len(part.start))
+        self.significant_patterns = sorted(significant, key=lambda pattern: -len(pattern.start))
 
 
-def _part(term: str) -> _TermPattern:
+def _make_pattern(term: str) -> _TermPattern:
     if not term.isascii() and is_dense(term):
-        return _TermPattern(term, shown(term), dense=True)
+        return _TermPattern(term, display_term(term), is_dense=True)
     # The stemmer replaces `y` by `i` and restores `e`: `coding` -> `code`.
     is_whole = term[-1] != "i" and (term[-1] != "e" or len(term) != _RESTORED_STEM_CHARS)
-    return _TermPattern(term, term if is_whole else term[:-1], dense=False)
+    return _TermPattern(term, term if is_whole else term[:-1], is_dense=False)
 
 
 class LowercaseHeaders:
@@ -81,161 +80,175 @@ class LowercaseHeaders:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[int, tuple[SkillHeader, list[tuple[str, str]]]] = {}
+        self._recent: dict[int, tuple[SkillHeader, list[tuple[str, str]]]] = {}
 
-    def of(self, skill: Skill) -> list[tuple[str, str]]:
+    def texts_of(self, skill: Skill) -> list[tuple[str, str]]:
         """Return each field with its text."""
         head = skill.head
-        kept = self._kept.get(id(head))
-        if kept is not None:
-            return kept[1]
-        if len(self._kept) >= _MAX_CACHED_HEADERS:
-            self._kept = {}
-        texts = [(field, text.lower()) for field, text in head_texts(skill).items()]
-        self._kept[id(head)] = (head, texts)
+        cached = self._recent.get(id(head))
+        if cached is not None:
+            return cached[1]
+        if len(self._recent) >= _MAX_CACHED_HEADERS:
+            self._recent = {}
+        texts = [(field, text.lower()) for field, text in header_texts(skill).items()]
+        self._recent[id(head)] = (head, texts)
         return texts
 
 
 def explain(
     skill: Skill,
     texts: Iterable[tuple[str, str]],
-    sought: QueryTerms,
+    query_terms: QueryTerms,
     parts: Mapping[str, float],
     *,
-    called: bool = False,
+    is_called: bool = False,
 ) -> tuple[str, tuple[str, ...]]:
     """Return the reason in one line, and the matching words by field.
 
     Args:
         skill: The matched skill.
         texts: Its lowercase fields.
-        sought: The goal's terms.
+        query_terms: The goal's terms.
         parts: The contribution of each signal.
-        called: Whether the goal equals the skill's name.
+        is_called: Whether the goal equals the skill's name.
     """
-    reasons: list[str] = [Message("called by its name")] if called else []
+    reasons: list[str] = [Message("called by its name")] if is_called else []
     evidence: list[str] = []
-    seen: set[str] = set()
-    if sought.signed:
-        texts = [(field, spell_signs(low)) for field, low in texts]
-    for field, low in texts:
-        words = _matching_words(low, sought, seen)
-        if not words and not low.isascii():
-            words = _cut_words(head_texts(skill)[field], sought, seen)
-        if words:
-            if sought.signed:
-                text = head_texts(skill)[field]
-                words = [_as_written(word, text) for word in words]
-            label = _LABELS.get(field, field)
-            reasons.append(Message(HAS[field], words=_listed(words)))
+    explained: set[str] = set()
+    if query_terms.has_signed_names:
+        texts = [(field, spell_signs(lowered)) for field, lowered in texts]
+    for field_text in texts:
+        field = field_text[0]
+        if words := _find_field_words(skill, field_text, query_terms, explained):
+            label = _FIELD_LABELS.get(field, field)
+            reasons.append(Message(REASON_TEMPLATES[field], words=_quote_words(words)))
             evidence += [f"{label}: {word}" for word in words]
     if parts.get("body", 0.0) > 0:
         # The file is read only if the header does not explain the match.
-        words = [] if reasons else _body_words(skill, sought, seen)
-        told = (
-            Message("instructions have {words}", words=_listed(words))
+        words = [] if reasons else _find_body_words(skill, query_terms, explained)
+        reason = (
+            Message("instructions have {words}", words=_quote_words(words))
             if words
             else Message("instructions match too")
         )
-        reasons.append(told)
+        reasons.append(reason)
         evidence += [f"body: {word}" for word in words] or [f"body: {parts['body']:.2f}"]
-    meaning = sum([parts[signal] for signal in _MEANING if signal in parts])
+    meaning = sum([parts.get(signal, 0.0) for signal in _SEMANTIC_SIGNALS])
     if meaning > 0:
         reasons.append(Message("its meaning is near"))
         evidence.append(f"meaning: {meaning:.2f}")
     return join_messages(reasons) or Message("a part of a word matches"), tuple(evidence)
 
 
-def _matching_words(low: str, sought: QueryTerms, seen: set[str]) -> list[str]:
-    found = [
-        (part[0], word)
-        for part in sought.parts
-        if part[1] in low and part[0] not in seen and (word := _spelt(part, low))
+def _find_field_words(
+    skill: Skill, field_text: tuple[str, str], query_terms: QueryTerms, explained: set[str]
+) -> list[str]:
+    """Return matching words of a lowercase field, as the skill writes them."""
+    field, lowered = field_text
+    words = _find_words(lowered, query_terms, explained)
+    if not words and not lowered.isascii():
+        words = _find_spelt_words(header_texts(skill)[field], query_terms, explained)
+    if words and query_terms.has_signed_names:
+        text = header_texts(skill)[field]
+        words = [_restore_signs(word, text) for word in words]
+    return words
+
+
+def _find_words(lowered: str, query_terms: QueryTerms, explained: set[str]) -> list[str]:
+    pairs = [
+        (pattern.term, word)
+        for pattern in query_terms.patterns
+        if pattern.start in lowered
+        and pattern.term not in explained
+        and (word := _find_spelling(pattern, lowered))
     ]
-    return _unique_words(found, sought, seen) if found else []
+    return _unique_words(pairs, query_terms, explained) if pairs else []
 
 
-def _cut_words(text: str, sought: QueryTerms, seen: set[str]) -> list[str]:
+def _find_spelt_words(text: str, query_terms: QueryTerms, explained: set[str]) -> list[str]:
     """Return matching words of a text whose spelling differs from its terms: wide letters."""
-    terms = sought.terms
-    found = [pair for pair in spelt_terms(text) if pair[0] in terms and pair[0] not in seen]
-    return _unique_words(found, sought, seen)
+    terms = query_terms.terms
+    pairs = [
+        pair for pair in extract_spelt_terms(text) if pair[0] in terms and pair[0] not in explained
+    ]
+    return _unique_words(pairs, query_terms, explained)
 
 
-def _body_words(skill: Skill, sought: QueryTerms, seen: set[str]) -> list[str]:
+def _find_body_words(skill: Skill, query_terms: QueryTerms, explained: set[str]) -> list[str]:
     """Return matching words of the instructions, which are read from disk."""
     try:
-        text = texts_of(skill).get("body", "")
+        text = read_texts(skill).get("body", "")
     except (SatchelError, OSError):
         return []
-    words = _matching_words(spell_signs(text.lower()), sought, seen)
+    words = _find_words(spell_signs(text.lower()), query_terms, explained)
     if not words and not text.isascii():
-        words = _cut_words(text, sought, seen)
-    return [_as_written(word, text) for word in words]
+        words = _find_spelt_words(text, query_terms, explained)
+    return [_restore_signs(word, text) for word in words]
 
 
-def _unique_words(found: list[tuple[str, str]], sought: QueryTerms, seen: set[str]) -> list[str]:
+def _unique_words(
+    pairs: list[tuple[str, str]], query_terms: QueryTerms, explained: set[str]
+) -> list[str]:
     """Return unique words of (term, word) pairs, significant ones only if there are any."""
-    terms = sought.terms
-    telling = [pair for pair in found if terms[pair[0]] >= _MIN_TERM_WEIGHT]
-    for term, _ in telling:
-        seen.add(term)
-    return list(dict.fromkeys([word for _, word in telling or found]))
+    terms = query_terms.terms
+    significant = [pair for pair in pairs if terms[pair[0]] >= _MIN_TERM_WEIGHT]
+    explained.update(term for term, _ in significant)
+    return list(dict.fromkeys([word for _, word in significant or pairs]))
 
 
-def _spelt(part: _TermPattern, text: str) -> str:
+def _find_spelling(pattern: _TermPattern, text: str) -> str:
     """Return the spelling of a term in a lowercase text; empty if absent.
 
     Searches by prefix: tokenising ten descriptions takes longer than ranking ten thousand.
     """
-    term, start, dense = part
-    at = text.find(start)
-    if dense:
-        return start if at >= 0 else ""
-    while at >= 0:
-        if at == 0 or not text[at - 1].isalnum():
-            rest = _REST(text, at + len(start))
-            word = start + rest[0] if rest else start
+    term, start, is_dense = pattern
+    position = text.find(start)
+    if is_dense:
+        return start if position >= 0 else ""
+    while position >= 0:
+        if position == 0 or not text[position - 1].isalnum():
+            ending = _match_ending(text, position + len(start))
+            word = start + ending[0] if ending else start
             if stem(word) == term:
                 return word
-        at = text.find(start, at + 1)
+        position = text.find(start, position + 1)
     return ""
 
 
-def _as_written(word: str, text: str) -> str:
+def _restore_signs(word: str, text: str) -> str:
     """Return a word as the text spells it: `csharp`, or `c#`."""
-    if word not in _LETTERS or word in text.lower():
+    if word not in _SIGNED_NAME_SPELLINGS or word in text.lower():
         return word
-    return next(signed for signed, letters in SIGNED.items() if letters == word)
+    return next(signed for signed, letters in SIGNED_NAMES.items() if letters == word)
 
 
-def _listed(words: Sequence[str]) -> list[str]:
+def _quote_words(words: Sequence[str]) -> list[str]:
     return [f"`{word}`" for word in words[:_MAX_WORDS_SHOWN]]
 
 
 def skills_with_all(
-    heads: LowercaseHeaders, skills: Sequence[Skill], sought: QueryTerms, most: int
+    headers: LowercaseHeaders, skills: Sequence[Skill], query_terms: QueryTerms, limit: int
 ) -> list[int]:
-    """Return the first `most` skills whose header contains every significant term."""
-    found: list[int] = []
-    telling = sought.telling
-    for at, skill in enumerate(skills):
-        texts = heads.of(skill)
-        if sought.signed:
-            texts = [(field, spell_signs(low)) for field, low in texts]
+    """Return the first `limit` skills whose header contains every significant term."""
+    positions: list[int] = []
+    patterns = query_terms.significant_patterns
+    for position, skill in enumerate(skills):
+        texts = headers.texts_of(skill)
+        if query_terms.has_signed_names:
+            texts = [(field, spell_signs(lowered)) for field, lowered in texts]
         # Most skills lack one term. This runs for fifty skills per search: loops instead of calls.
-        for _, start, _ in telling:
-            for _, low in texts:
-                if start in low:
+        for _, start, _ in patterns:
+            for _, lowered in texts:
+                if start in lowered:
                     break
             else:
                 break
         else:
-            if all(any(_spelt(part, low) for _, low in texts) for part in telling):
-                found.append(at)
-                if len(found) >= most:
+            if all(any(_find_spelling(each, lowered) for _, lowered in texts) for each in patterns):
+                positions.append(position)
+                if len(positions) >= limit:
                     break
-    return found
+    return positions
 
 
 def missing_words(
@@ -243,16 +256,21 @@ def missing_words(
 ) -> tuple[str, ...]:
     """Return words of the goal that the skill lacks, those of its rivals first."""
     try:
-        texts = texts_of(skill)
+        texts = read_texts(skill)
     except (SatchelError, OSError):
-        texts = head_texts(skill)
-    own = {term for text in texts.values() for term in terms_of(text)}
-    lacking = [
-        term for term, weight in terms.items() if weight >= _MIN_TERM_WEIGHT and term not in own
+        texts = header_texts(skill)
+    skill_terms = {term for text in texts.values() for term in extract_terms(text)}
+    missing_terms = [
+        term
+        for term, weight in terms.items()
+        if weight >= _MIN_TERM_WEIGHT and term not in skill_terms
     ]
-    theirs = [
-        {term for text in head_texts(rival).values() for term in terms_of(text)} for rival in rivals
+    rival_terms = [
+        {term for text in header_texts(rival).values() for term in extract_terms(text)}
+        for rival in rivals
     ]
-    shown = words_shown(pieces, lacking)
-    order = sorted(lacking, key=lambda term: -sum(term in some for some in theirs))
-    return tuple(dict.fromkeys(shown[term] for term in order))
+    spellings = find_spellings(pieces, missing_terms)
+    order = sorted(
+        missing_terms, key=lambda term: -sum(term in own_terms for own_terms in rival_terms)
+    )
+    return tuple(dict.fromkeys(spellings[term] for term in order))

@@ -28,8 +28,8 @@ from satchel.detect.base import (
     RankExplanation,
     SkillSubset,
     WrappingDetector,
-    checked_answer,
-    name_of,
+    check_detection,
+    detector_name,
 )
 from satchel.detect.mentions import Mentions, NameTable, NameTables, parse_mentions
 from satchel.detect.tokenizer import GoalText
@@ -44,12 +44,17 @@ if TYPE_CHECKING:
     from satchel.settings import Settings
     from satchel.skill import Skill
 
-_MAY_MENTION = re.compile(
+_find_possible_mention = re.compile(
     r"skill|[$/`\"'\d_:-]|[^\0-\x7f]|\b(?:not|never|without|instead of|rather than|avoid|stop|dont|"
     r"cannot)\b",
     re.IGNORECASE,
 ).search
 """A request without a match mentions no skill and needs no table of names."""
+_VISIBILITY_SETTINGS = (
+    "project", "locations", "project_locations", "include", "exclude", "tags", "builtin",
+    "ecosystem", "trust",
+)  # fmt: skip
+"""Settings that determine the visible skills."""
 OVERRIDE = "override"
 """Detector name of results decided by `use`."""
 
@@ -78,17 +83,19 @@ class SelectionPipeline(WrappingDetector):
             InvalidInput: the detector is none, or a skill is both in `use` and in `never`.
         """
         super().__init__(detector)
-        self.name = name_of(self.detector)
+        self.name = detector_name(self.detector)
         self.mentions = mentions
-        self._use = _several(use)
-        self._never = _several(never)
+        self._use = _as_tuple(use)
+        self._never = _as_tuple(never)
         self._names = NameTables()
         self._last_subset: SkillSubset | None = None
-        names = {_name(one) for one in self._never}
-        both = next((_name(one) for one in self._use if _name(one) in names), None)
-        if both is not None:
+        never_names = {_entry_name(entry) for entry in self._never}
+        use_names = (_entry_name(entry) for entry in self._use)
+        contradiction = next((name for name in use_names if name in never_names), None)
+        if contradiction is not None:
             raise InvalidInput(
-                f"`{both}` is to be chosen and never to be chosen", "Leave one of the two out"
+                f"`{contradiction}` is to be chosen and never to be chosen",
+                "Leave one of the two out",
             )
 
     @property
@@ -99,8 +106,13 @@ class SelectionPipeline(WrappingDetector):
     def overriding(
         self, use: Iterable[str | Skill] = (), never: Iterable[str | Skill] = ()
     ) -> SelectionPipeline:
-        """Return a pipeline with other `use` and `never` that shares detector and index."""
-        use, never = _several(use), _several(never)
+        """Return a pipeline with other `use` and `never` that shares detector and index.
+
+        Args:
+            use: Choose these and nothing else, by name, id or ref.
+            never: Do not choose these.
+        """
+        use, never = _as_tuple(use), _as_tuple(never)
         if not use and not never:
             return self
         return SelectionPipeline(self.detector, mentions=self.mentions, use=use, never=never)
@@ -113,7 +125,7 @@ class SelectionPipeline(WrappingDetector):
         *,
         hidden: Callable[[], Sequence[Skill]] | None = None,
     ) -> Detection:
-        """Return the whole answer.
+        """Return the detection.
 
         Args:
             goal_text: The request.
@@ -121,72 +133,80 @@ class SelectionPipeline(WrappingDetector):
             limit: How many to choose at most, besides those that the request names.
             hidden: Returns skills that are not offered; those that the request names are reported.
         """
-        began = time.perf_counter()
-        called, notes = self._set(skills)
-        if called:
-            return _decided(called, notes, OVERRIDE, began)
-        found = self._parse(goal_text, skills, hidden)
-        barred = self._barred(skills)
-        notes += [*found.notes, *barred.values()]
-        out = found.ruled_out.union(barred)
-        named = [match for match in _as_matches(found.wanted) if match.name not in barred]
-        goal = goal_text if named or found.rest is None else GoalText(found.rest)
-        if named or (isinstance(goal, GoalText) and not goal.terms):
-            answer = _decided(named, notes, EXPLICIT, began)
-            return answer._replace(unavailable=found.unavailable)
-        fewer = self._without(skills, out)
-        answer = checked_answer(self.detector, self.detector.look(goal, fewer, limit))
-        matches = [match for match in answer.matches if match.name not in out]
-        others = [match for match in answer.runners_up if match.name not in out]
-        answer = answer._replace(
-            matches=matches,
-            runners_up=others,
-            notes=tuple(dict.fromkeys((*notes, *answer.notes))),
-            unavailable=found.unavailable,
+        started_at = time.perf_counter()
+        chosen, notes = self._match_use(skills)
+        if chosen:
+            return _make_detection(chosen, notes, OVERRIDE, started_at)
+        mentions = self._parse(goal_text, skills, hidden)
+        barred = self._find_barred(skills)
+        notes += [*mentions.notes, *barred.values()]
+        named = [match for match in _make_matches(mentions.wanted) if match.name not in barred]
+        goal = (
+            goal_text
+            if named or mentions.remaining_request is None
+            else GoalText(mentions.remaining_request)
         )
-        return answer if limit is None else _cut(answer, limit)
+        if named or (isinstance(goal, GoalText) and not goal.terms):
+            detection = _make_detection(named, notes, EXPLICIT, started_at)
+            return detection._replace(unavailable=mentions.unavailable)
+        excluded = mentions.ruled_out.union(barred)
+        allowed_skills = self._exclude(skills, excluded)
+        detection = self.detector.look(goal, allowed_skills, limit)
+        check_detection(self.detector, detection)
+        detection = detection._replace(
+            matches=[match for match in detection.matches if match.name not in excluded],
+            runners_up=[match for match in detection.runners_up if match.name not in excluded],
+            notes=tuple(dict.fromkeys((*notes, *detection.notes))),
+            unavailable=mentions.unavailable,
+        )
+        return detection if limit is None else _limit_matches(detection, limit)
 
     def rank(
         self, goal_text: str, skills: Sequence[Skill], limit: int = 50, *, reasons: bool = True
     ) -> list[Match]:
         """Return set and named skills first, then the detector's ranking, then excluded skills."""
-        found = self._parse(goal_text, skills)
-        first, _ = self._set(skills)
-        first += _as_matches(found.wanted)
-        others = self.detector.rank(_search_text(found, goal_text), skills, limit, reasons=reasons)
-        best = max((match.score for match in others), default=1.0)
-        named = {match.name: match.replace(score=max(best, 1.0)) for match in reversed(first)}
-        ranked = [*reversed(named.values()), *(one for one in others if one.name not in named)]
-        return _put_last(ranked, found.ruled_out.union(self._barred(skills)))[:limit]
+        mentions = self._parse(goal_text, skills)
+        first = self._match_first(mentions, skills)
+        others = self.detector.rank(
+            _search_text(mentions, goal_text), skills, limit, reasons=reasons
+        )
+        max_score = max((match.score for match in others), default=1.0)
+        named = {match.name: match.replace(score=max(max_score, 1.0)) for match in reversed(first)}
+        ranked = [
+            *reversed(named.values()),
+            *(match for match in others if match.name not in named),
+        ]
+        return _put_last(ranked, mentions.ruled_out.union(self._find_barred(skills)))[:limit]
 
     def place(self, goal_text: str, skills: Sequence[Skill], skill: Skill) -> RankExplanation:
         """Return the rank of a skill; one that is not among `skills` is ranked as if it were."""
-        if not _has(skills, skill):
+        if not _is_among(skills, skill):
             skills = (*skills, skill)
-        found = self._parse(goal_text, skills)
-        first, _ = self._set(skills)
-        first += _as_matches(found.wanted)
+        mentions = self._parse(goal_text, skills)
+        first = self._match_first(mentions, skills)
         ahead = [(match, {EXPLICIT: 1.0}) for match in first]
-        for at, match in enumerate(first):
+        for index, match in enumerate(first):
             if match.skill.path == skill.path:
-                return RankExplanation(at + 1, len(skills), match, {EXPLICIT: 1.0}, ahead[:at], ())
-        place = self.detector.place(_search_text(found, goal_text), skills, skill)
-        barred = self._barred(skills).get(skill.name)
-        if barred is None and skill.name in found.ruled_out:
-            barred = DetectorNote("ruled-out", name=skill.name)
-        if barred is not None:
-            match = place.match or Match(skill.name, 0.0, "", (), skill)
-            return place._replace(rank=0, match=match.replace(reason=str(barred)))
+                return RankExplanation(
+                    index + 1, len(skills), match, {EXPLICIT: 1.0}, ahead[:index], ()
+                )
+        explanation = self.detector.place(_search_text(mentions, goal_text), skills, skill)
+        note = self._find_barred(skills).get(skill.name)
+        if note is None and skill.name in mentions.ruled_out:
+            note = DetectorNote("ruled-out", name=skill.name)
+        if note is not None:
+            match = explanation.match or Match(skill.name, 0.0, "", (), skill)
+            return explanation._replace(rank=0, match=match.replace(reason=str(note)))
         if not first:
-            return place
+            return explanation
         names = {match.name for match in first}
-        rivals = [pair for pair in place.ahead if pair[0].name not in names]
-        rank = place.rank + len(first) if place.rank else 0
-        return place._replace(rank=rank, ahead=[*ahead, *rivals][:MAX_RIVALS])
+        rivals = [rival for rival in explanation.ahead if rival[0].name not in names]
+        rank = explanation.rank + len(first) if explanation.rank else 0
+        return explanation._replace(rank=rank, ahead=[*ahead, *rivals][:MAX_RIVALS])
 
     def named_among(self, goal_text: str, skills: Sequence[Skill]) -> tuple[Skill, ...]:
         """Return the skills that a request names."""
-        return tuple(one.skill for one in self._parse(goal_text, skills).wanted)
+        return tuple(mention.skill for mention in self._parse(goal_text, skills).wanted)
 
     def _parse(
         self,
@@ -194,47 +214,57 @@ class SelectionPipeline(WrappingDetector):
         skills: Sequence[Skill],
         hidden: Callable[[], Sequence[Skill]] | None = None,
     ) -> Mentions:
-        if not self.mentions or _MAY_MENTION(goal_text) is None:
+        if not self.mentions or _find_possible_mention(goal_text) is None:
             return Mentions()
-        others = hidden() if hidden is not None else ()
-        table = NameTable(others) if others else None
+        hidden_skills = hidden() if hidden is not None else ()
+        hidden_names = NameTable(hidden_skills) if hidden_skills else None
         if skills:
-            return parse_mentions(goal_text, self._names.of(skills), table)
-        named = parse_mentions(goal_text, table).wanted if table is not None else ()
-        return Mentions(unavailable=tuple(one.skill for one in named))
+            return parse_mentions(goal_text, self._names.table_for(skills), hidden_names)
+        named = parse_mentions(goal_text, hidden_names).wanted if hidden_names is not None else ()
+        return Mentions(unavailable=tuple(mention.skill for mention in named))
 
-    def _set(self, skills: Sequence[Skill]) -> tuple[list[Match], list[DetectorNote]]:
-        found: dict[str, Match] = {}
+    def _match_first(self, mentions: Mentions, skills: Sequence[Skill]) -> list[Match]:
+        """Return the skills of `use`, then those that the request names."""
+        chosen, _ = self._match_use(skills)
+        return chosen + _make_matches(mentions.wanted)
+
+    def _match_use(self, skills: Sequence[Skill]) -> tuple[list[Match], list[DetectorNote]]:
+        """Return the skills of `use`, and a note for each that is missing."""
+        matches: dict[str, Match] = {}
         notes: list[DetectorNote] = []
-        for one in self._use:
-            skill = self._find(one, skills)
+        for entry in self._use:
+            skill = self._find(entry, skills)
             if skill is None:
-                notes.append(DetectorNote("use-missing", name=_name(one)))
+                notes.append(DetectorNote("use-missing", name=_entry_name(entry)))
             else:
                 match = Match(skill.name, 1.0, Message("set to be chosen"), (), skill, EXPLICIT)
-                found.setdefault(skill.name, match)
-        return list(found.values()), notes
+                matches.setdefault(skill.name, match)
+        return list(matches.values()), notes
 
-    def _barred(self, skills: Sequence[Skill]) -> dict[str, DetectorNote]:
+    def _find_barred(self, skills: Sequence[Skill]) -> dict[str, DetectorNote]:
         """Return the names of `never`, with a note for each."""
-        found = [self._find(one, skills) for one in self._never]
-        return {one.name: DetectorNote("never", name=one.name) for one in found if one is not None}
+        barred_skills = [self._find(entry, skills) for entry in self._never]
+        return {
+            skill.name: DetectorNote("never", name=skill.name)
+            for skill in barred_skills
+            if skill is not None
+        }
 
-    def _find(self, one: str | Skill, skills: Sequence[Skill]) -> Skill | None:
-        if not isinstance(one, str):
-            return one if _has(skills, one) else None
-        return self._names.of(skills).exact(one)
+    def _find(self, entry: str | Skill, skills: Sequence[Skill]) -> Skill | None:
+        if not isinstance(entry, str):
+            return entry if _is_among(skills, entry) else None
+        return self._names.table_for(skills).exact(entry)
 
-    def _without(self, skills: Sequence[Skill], names: frozenset[str]) -> Sequence[Skill]:
+    def _exclude(self, skills: Sequence[Skill], names: frozenset[str]) -> Sequence[Skill]:
         """Return the skills without some names; the same tuple for the same names, for caches."""
         if not names:
             return skills
         if not isinstance(skills, tuple):
             return [skill for skill in skills if skill.name not in names]
-        last = self._last_subset
-        if last is None or last.whole is not skills or last.without != names:
-            last = self._last_subset = SkillSubset(skills, names)
-        return last
+        subset = self._last_subset
+        if subset is None or subset.library is not skills or subset.without != names:
+            subset = self._last_subset = SkillSubset(skills, names)
+        return subset
 
 
 def as_pipeline(detector: Detector, *, mentions: bool = True) -> SelectionPipeline:
@@ -248,81 +278,86 @@ def as_pipeline(detector: Detector, *, mentions: bool = True) -> SelectionPipeli
     return SelectionPipeline(detector, mentions=mentions)
 
 
-def _decided(
-    matches: list[Match], notes: list[DetectorNote], detector: str, began: float
+def _make_detection(
+    matches: list[Match], notes: list[DetectorNote], detector: str, started_at: float
 ) -> Detection:
     """Return the detection of a request that needs no ranking."""
-    took_ms = (time.perf_counter() - began) * 1e3
+    took_ms = (time.perf_counter() - started_at) * 1e3
     fit = 1.0 if matches else 0.0
-    return Detection(matches, [], fit, 0.0, detector, took_ms, tuple(notes))
+    return Detection(
+        matches=matches,
+        runners_up=[],
+        fit=fit,
+        threshold=0.0,
+        detector=detector,
+        took_ms=took_ms,
+        notes=tuple(notes),
+    )
 
 
-def _as_matches(wanted: Iterable[Mention]) -> list[Match]:
+def _make_matches(mentions: Iterable[Mention]) -> list[Match]:
     return [
         Match(
-            one.skill.name,
+            mention.skill.name,
             1.0,
-            Message("called by name: `{said}`", said=one.said),
-            (f"goal: {one.said}",),
-            one.skill,
+            Message("called by name: `{said}`", said=mention.phrase),
+            (f"goal: {mention.phrase}",),
+            mention.skill,
             EXPLICIT,
         )
-        for one in wanted
+        for mention in mentions
     ]
 
 
-def _search_text(found: Mentions, goal_text: str) -> str:
+def _search_text(mentions: Mentions, goal_text: str) -> str:
     """Return the request without its mentions, or the unknown names."""
-    if found.rest is None:
+    if mentions.remaining_request is None:
         return goal_text
-    rest = GoalText(found.rest)
-    if rest.terms:
-        return rest
-    return " ".join(one.name for one in found.unknown) or goal_text
+    goal = GoalText(mentions.remaining_request)
+    if goal.terms:
+        return goal
+    return " ".join(unknown.name for unknown in mentions.unknown) or goal_text
 
 
-def _cut(answer: Detection, limit: int) -> Detection:
-    """Return the result with at most `limit` matches besides the named ones."""
-    named = sum(match.detector == EXPLICIT for match in answer.matches)
-    cut = max(limit, named)
-    rest = answer.matches[cut:]
-    return answer._replace(matches=answer.matches[:cut], runners_up=[*rest, *answer.runners_up])
+def _limit_matches(detection: Detection, limit: int) -> Detection:
+    """Return the detection with at most `limit` matches besides the named ones."""
+    named_count = sum(match.detector == EXPLICIT for match in detection.matches)
+    limit = max(limit, named_count)
+    surplus = detection.matches[limit:]
+    return detection._replace(
+        matches=detection.matches[:limit], runners_up=[*surplus, *detection.runners_up]
+    )
 
 
-def _put_last(found: list[Match], names: frozenset[str]) -> list[Match]:
+def _put_last(matches: list[Match], names: frozenset[str]) -> list[Match]:
     """Move some skills to the end, with scores not above the others."""
     if not names:
-        return found
-    first = [match for match in found if match.name not in names]
-    most = first[-1].score if first else math.inf
-    last = [match for match in found if match.name in names]
-    return first + [match.replace(score=min(match.score, most)) for match in last]
+        return matches
+    first = [match for match in matches if match.name not in names]
+    max_score = first[-1].score if first else math.inf
+    last = [match for match in matches if match.name in names]
+    return first + [match.replace(score=min(match.score, max_score)) for match in last]
 
 
-def _has(skills: Sequence[Skill], skill: Skill) -> bool:
+def _is_among(skills: Sequence[Skill], skill: Skill) -> bool:
     """Whether a skill is among some, by identity or path."""
     if any(map(is_, skills, repeat(skill))):
         return True
     path, folder = skill.path, os.path.basename(skill.base_dir)
     # Building a path is slow, so ids are compared first.
     return any(
-        one.path == path for one in skills if not (own := one.head.id) or own.endswith(folder)
+        other.path == path
+        for other in skills
+        if not (own_id := other.head.id) or own_id.endswith(folder)
     )
 
 
-def _several(names: Iterable[str | Skill]) -> tuple[str | Skill, ...]:
+def _as_tuple(names: Iterable[str | Skill]) -> tuple[str | Skill, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
 
 
-def _name(one: str | Skill) -> str:
-    return one if isinstance(one, str) else one.name
-
-
-_SEEN = (
-    "project", "locations", "project_locations", "include", "exclude", "tags", "builtin",
-    "ecosystem", "trust",
-)  # fmt: skip
-"""Settings that determine the visible skills."""
+def _entry_name(entry: str | Skill) -> str:
+    return entry if isinstance(entry, str) else entry.name
 
 
 def default_detector(
@@ -337,17 +372,17 @@ def default_detector(
     """
     from satchel.detect.hybrid import HybridDetector
 
-    kept = index_folder(settings)
+    cache_folder = index_folder(settings)
     semantic = None
     if settings.embeddings:
-        from satchel.detect.embeddings import open_embedder
+        from satchel.detect.embeddings.endpoint import Endpoint
         from satchel.detect.semantic import Semantic
 
-        folder = os.path.join(kept, "vectors") if kept else None
-        semantic = Semantic(partial(open_embedder, settings.embeddings), folder)
+        folder = os.path.join(cache_folder, "vectors") if cache_folder else None
+        semantic = Semantic(partial(Endpoint, settings.embeddings), folder)
     limit = settings.shortlist or 3
     hybrid = HybridDetector(
-        kept, semantic=semantic, limit=limit, patience=patience, on_wait=on_wait
+        cache_folder, semantic=semantic, limit=limit, patience=patience, on_wait=on_wait
     )
     return SelectionPipeline(hybrid)
 
@@ -357,6 +392,8 @@ def index_folder(settings: Settings) -> str | None:
     if not settings.paths.cache:
         return None
     # A different set of visible skills has its own index, since term rarity depends on all of them.
-    seen = repr([(name, getattr(settings, name)) for name in _SEEN] + [settings.paths.config])
-    name = sha256(seen.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    visibility = repr(
+        [(name, getattr(settings, name)) for name in _VISIBILITY_SETTINGS] + [settings.paths.config]
+    )
+    name = sha256(visibility.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return os.path.join(settings.paths.cache, "search", name)

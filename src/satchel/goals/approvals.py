@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from satchel.errors import Conflict, InvalidInput, NotFound
 from satchel.goals import output_schema
-from satchel.goals.model import OVER
+from satchel.goals.model import FINAL_GOAL_STATES
 from satchel.goals.reports import valid_results
 from satchel.i18n import say
 
@@ -64,7 +64,7 @@ def is_new_answer(
 def first_unapproved(satchel: Satchel, steps: Iterable[Step]) -> Step | None:
     """The first step whose tool call needs an approval; None when none does."""
     tools = [step for step in steps if step.action_type == "tool"]
-    allowed = satchel.session().within_reach().tools if tools else ()
+    allowed = satchel.session().available_tools().tools if tools else ()
     return next((step for step in tools if step.tool not in allowed), None)
 
 
@@ -80,9 +80,9 @@ def asks_model(plan: Plan) -> bool:
 
 def unfinished_plan(report: GoalReport) -> Plan:
     """The plan reduced to its unfinished steps; no steps when the goal is over."""
-    plan, over = report.plan, report.state in OVER
-    left = (one for one in plan.steps if not over and report.steps[one.id].state != "done")
-    return plan._replace(steps=tuple(left))
+    plan, over = report.plan, report.state in FINAL_GOAL_STATES
+    unfinished = (step for step in plan.steps if not over and report.steps[step.id].state != "done")
+    return plan._replace(steps=tuple(unfinished))
 
 
 def retried_plan(report: GoalReport, from_step: str = "", plan: Plan | None = None) -> Plan:
@@ -91,6 +91,6 @@ def retried_plan(report: GoalReport, from_step: str = "", plan: Plan | None = No
     Raises:
         NotFound: the plan has no step `from_step`.
     """
-    wanted = plan or report.plan
-    kept = valid_results(report.plan, wanted, report.steps, from_step)
-    return wanted._replace(steps=tuple(step for step in wanted.steps if step.id not in kept))
+    new_plan = plan or report.plan
+    results = valid_results(report.plan, new_plan, report.steps, from_step)
+    return new_plan._replace(steps=tuple(step for step in new_plan.steps if step.id not in results))

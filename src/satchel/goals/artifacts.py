@@ -6,6 +6,8 @@ Every goal has its own artifacts, so that removing a goal never affects another 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import os
 import shutil
 from contextlib import suppress
@@ -22,17 +24,23 @@ HEAD_CHARS = 300
 
 
 class Artifacts(Protocol):
-    """Stores bytes by goal and SHA-256."""
+    """Stores the large outputs of goals by their SHA-256; `Engine.artifacts` has one."""
 
     async def put(self, data: bytes) -> str:
         """Store bytes; equal bytes of the same goal are stored once.
 
         Returns their name: `GOAL/DIGEST`, or the digest alone without a goal.
+
+        Args:
+            data: The bytes.
         """
         ...
 
     async def get(self, name: str) -> bytes:
         """Return the bytes of any goal, verified against their digest.
+
+        Args:
+            name: The name that `put` returned.
 
         Raises:
             StepFailed: they are missing or damaged.
@@ -40,7 +48,11 @@ class Artifacts(Protocol):
         ...
 
     def of(self, goal: str) -> Artifacts:
-        """Return the same storage, writing for this goal."""
+        """Return the same storage, writing for this goal.
+
+        Args:
+            goal: The id of the goal.
+        """
         ...
 
     async def forget(self, goal: str) -> None:
@@ -50,8 +62,6 @@ class Artifacts(Protocol):
 
 def digest_of(data: bytes) -> str:
     """The name of bytes within a goal."""
-    import hashlib
-
     return hashlib.sha256(data).hexdigest()
 
 
@@ -131,15 +141,17 @@ class FolderArtifacts:
         with suppress(FileNotFoundError):
             await asyncio.to_thread(shutil.rmtree, self._of(goal))
 
+    def older_goals(self, moment: float) -> list[str]:
+        """The goals with artifacts, the last of which was written before a moment."""
+        try:
+            with os.scandir(self._of("")) as entries:
+                return sorted(entry.name for entry in entries if entry.stat().st_mtime < moment)
+        except FileNotFoundError:
+            return []
+
 
 class DatabaseArtifacts:
-    """Artifacts in a table of a database.
-
-    Args:
-        execute: Runs a statement.
-        rows: Runs a query.
-        goal: Whose artifacts are written.
-    """
+    """Artifacts in a table of a database; those of one goal are written."""
 
     def __init__(
         self, execute: Callable[..., int], rows: Callable[..., list[Any]], goal: str = ""
@@ -162,8 +174,8 @@ class DatabaseArtifacts:
         """Return bytes."""
         goal, digest = split_name(name)
         statement = "SELECT data FROM {in}satchel_outputs WHERE goal = ? AND digest = ?"
-        found = await asyncio.to_thread(self._rows, statement, goal, digest)
-        return verify(bytes(found[0][0]) if found else None, digest)
+        rows = await asyncio.to_thread(self._rows, statement, goal, digest)
+        return verify(bytes(rows[0][0]) if rows else None, digest)
 
     def of(self, goal: str) -> DatabaseArtifacts:
         """Return the same storage for one goal."""
@@ -196,12 +208,7 @@ def is_reference(output: Any) -> TypeGuard[Mapping[str, Any]]:
 
 
 def reference(name: str, data: bytes) -> dict[str, Any]:
-    """Make the reference that replaces JSON bytes in a result.
-
-    Args:
-        name: The name that `put` returned.
-        data: The bytes.
-    """
+    """Make the reference that replaces JSON bytes in a result, by the name that `put` returned."""
     text = data[: HEAD_CHARS * 4].decode("utf-8", "ignore")
     return {KEY: name, "size": len(data), "head": text.removeprefix('"')[:HEAD_CHARS]}
 
@@ -227,6 +234,4 @@ async def load(output: Any, artifacts: Artifacts) -> Any:
     """
     if not is_reference(output):
         return output
-    import json
-
     return json.loads(await artifacts.get(str(output[KEY])))

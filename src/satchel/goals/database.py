@@ -58,7 +58,9 @@ class Database:
         Raises:
             ServerFailed: the database cannot be used.
         """
-        self.alone(lambda execute: [execute(statement) for statement in statements])
+        self.in_exclusive_transaction(
+            lambda execute: [execute(statement) for statement in statements]
+        )
 
     def execute(self, sql: str, *values: Any) -> int:
         """Run a statement; returns the number of changed rows."""
@@ -68,26 +70,26 @@ class Database:
         """Run a query."""
         return self._do(lambda execute: execute(sql, *values).fetchall())
 
-    def alone(self, work: Callable[[Callable[..., Any]], _T]) -> _T:
+    def in_exclusive_transaction(self, work: Callable[[Callable[..., Any]], _T]) -> _T:
         """Call `work` with a function that runs statements, alone among all processes."""
 
         def transaction(execute: Callable[..., Any]) -> _T:
-            with self._transaction(execute):
+            with _transaction(execute, "BEGIN" if self.is_server else "BEGIN IMMEDIATE"):
+                if self.is_server:
+                    execute("SELECT pg_advisory_xact_lock(?)", _ADVISORY_LOCK_ID)
                 return work(execute)
 
         return self._do(transaction)
 
-    @contextmanager
-    def _transaction(self, execute: Callable[..., Any]) -> Generator[None]:
-        execute("BEGIN" if self.is_server else "BEGIN IMMEDIATE")
-        try:
-            if self.is_server:
-                execute("SELECT pg_advisory_xact_lock(?)", _ADVISORY_LOCK_ID)
-            yield
-        except BaseException:
-            execute("ROLLBACK")
-            raise
-        execute("COMMIT")
+    def in_snapshot(self, work: Callable[[Callable[..., Any]], _T]) -> _T:
+        """Call `work` with a function that runs queries, which all see the same moment."""
+        options = " ISOLATION LEVEL REPEATABLE READ READ ONLY" if self.is_server else ""
+
+        def transaction(execute: Callable[..., Any]) -> _T:
+            with _transaction(execute, f"BEGIN{options}"):
+                return work(execute)
+
+        return self._do(transaction)
 
     def _do(self, work: Callable[[Callable[..., Any]], _T]) -> _T:
         """Call `work`; wait for a server that is restarted after the first connection.
@@ -163,7 +165,9 @@ class Database:
             autocommit=True,
             connect_timeout=10,
             application_name="satchel-goals",
-            options=f"-c idle_in_transaction_session_timeout={IDLE_TRANSACTION_S * 1000}",
+            # To compile a query would take longer than to run it.
+            options="-c jit=off"
+            f" -c idle_in_transaction_session_timeout={IDLE_TRANSACTION_S * 1000}",
         )
 
     def _open_file(self) -> sqlite3.Connection:
@@ -185,6 +189,17 @@ class Database:
         """Close the connection."""
         with self._lock:
             self._disconnect()
+
+
+@contextmanager
+def _transaction(execute: Callable[..., Any], begin: str) -> Generator[None]:
+    execute(begin)
+    try:
+        yield
+    except BaseException:
+        execute("ROLLBACK")
+        raise
+    execute("COMMIT")
 
 
 def _failures(*, server: bool) -> tuple[type[Exception], tuple[type[Exception], ...]]:
@@ -226,8 +241,10 @@ def database_failed(database: str, text: str) -> ServerFailed:
     Only the server's own words are quoted, without names: a driver that parses an address in its
     own way takes a part of a password for a name.
     """
-    said = _SERVER_WORDS.search(text)
-    why = re.sub(r'"[^"]*"', '"…"', said[0].removeprefix("FATAL:").strip()) if said else "–"
+    quotation = _SERVER_WORDS.search(text)
+    why = (
+        re.sub(r'"[^"]*"', '"…"', quotation[0].removeprefix("FATAL:").strip()) if quotation else "–"
+    )
     return ServerFailed(
         say("`{path}` cannot be used: {reason}", path=without_password(database), reason=why),
         say("Start it, or correct its address in the setting `engine`"),
@@ -236,10 +253,10 @@ def database_failed(database: str, text: str) -> ServerFailed:
 
 def without_password(database: str) -> str:
     """The scheme, host and name of an address; the rest may hold a password."""
-    scheme, mark, rest = database.partition("://")
+    scheme, mark, location = database.partition("://")
     if not mark or not re.fullmatch(r"[\w+]+", scheme):
         return "…"
-    host = rest.rpartition("@")[2]
-    if "@" in rest.partition("?")[2]:  # the host, or a part of a password
+    host = location.rpartition("@")[2]
+    if "@" in location.partition("?")[2]:  # the host, or a part of a password
         host = "…"
     return f"{scheme}://{host.partition('?')[0]}"

@@ -9,6 +9,7 @@ the trace. A `Planner` calls the model; `satchel.agent.planner` has one.
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from satchel.detect.base import Detection
-    from satchel.goals.plan_checks import PlanProblem
+    from satchel.goals.plan_rules import PlanProblem
     from satchel.satchel import Satchel
     from satchel.session.session import AvailableTools, Session
     from satchel.skill.model import Skill
@@ -49,8 +50,11 @@ class PlanRequest(NamedTuple):
     """One request to a planner."""
 
     system: str
+    """The system prompt, with the skills."""
     message: str
+    """The goal in words."""
     schema: Mapping[str, Any]
+    """The JSON schema of a plan."""
     before: tuple[tuple[Any, str], ...] = ()
     """Rejected plans with their problems, oldest first."""
 
@@ -61,13 +65,17 @@ class Proposal(NamedTuple):
     plan: Any
     """JSON value as the model produced it."""
     usage: Usage = Usage()
+    """What the request used."""
 
 
 class Planner(Protocol):
-    """Asks a model for a plan."""
+    """Asks a model for a plan: any object with this method, such as `AgentPlanner`."""
 
     async def plan(self, request: PlanRequest) -> Proposal:
         """Ask once.
+
+        Args:
+            request: The prompt and the schema of a plan.
 
         Raises:
             ModelFailed: the model cannot be reached, or returns no plan.
@@ -88,13 +96,17 @@ class Decomposed(NamedTuple):
     """An accepted plan and its history."""
 
     plan: Plan
+    """The plan, which has no errors."""
     skills: tuple[str, ...]
     """Skills named in the prompt, best first."""
     answer: Detection
+    """The selection of the skills."""
     attempts: tuple[Attempt, ...]
     """All attempts; the last one was accepted."""
     usage: Usage
+    """What all attempts used."""
     system: str
+    """The system prompt."""
 
 
 async def decompose(  # noqa: PLR0913 - one keyword for each part
@@ -131,24 +143,26 @@ async def decompose(  # noqa: PLR0913 - one keyword for each part
     """
     if not text.strip():
         raise InvalidInput(say("There is no `{key}`", key="goal"), say("Write it"))
-    given = _as_json(inputs or {})
-    where = session or await asyncio.to_thread(satchel.session)
-    answer = await asyncio.to_thread(where.which, text, limit=limit, use=use, never=never)
-    reach = await asyncio.to_thread(where.within_reach)
-    wanted = [match.skill for match in answer.matches if match.name in reach.skills]
-    system = fill_prompt(
-        template if template is not None else PROMPT_TEMPLATE, wanted, reach.tools, given
+    json_inputs = _as_json(inputs or {})
+    planning_session = session or await asyncio.to_thread(satchel.session)
+    answer = await asyncio.to_thread(
+        planning_session.which, text, limit=limit, use=use, never=never
     )
-    chosen = tuple(skill.name for skill in wanted)
+    reach = await asyncio.to_thread(planning_session.available_tools)
+    skills = [match.skill for match in answer.matches if match.name in reach.skills]
+    system = fill_prompt(
+        template if template is not None else PROMPT_TEMPLATE, skills, reach.tools, json_inputs
+    )
+    names = tuple(skill.name for skill in skills)
     request = PlanRequest(system, text, schema_for_models())
     attempts: list[Attempt] = []
     while True:
         proposal = await planner.plan(request)
-        plan, attempt = _review(proposal, text, given, reach)
+        plan, attempt = _review(proposal, text, json_inputs, reach)
         attempts.append(attempt)
         satchel.trace.record(
             "planned",
-            chosen,
+            names,
             goal=text[:MAX_GOAL_CHARS_IN_TRACE],
             attempt=len(attempts),
             steps=len(plan.steps),
@@ -161,18 +175,16 @@ async def decompose(  # noqa: PLR0913 - one keyword for each part
         if len(attempts) > repairs:
             raise _given_up(attempts)
         problems = _AGAIN.format(
-            problems="\n".join(f"- {one}" for one in attempt.problems[:_MAX_PROBLEMS_SHOWN])
+            problems="\n".join(f"- {problem}" for problem in attempt.problems[:_MAX_PROBLEMS_SHOWN])
         )
         request = request._replace(before=(*request.before, (proposal.plan, problems)))
     from satchel.goals.reports import total
 
     usage = total(attempt.usage for attempt in attempts)
-    return Decomposed(plan, chosen, answer, tuple(attempts), usage, system)
+    return Decomposed(plan, names, answer, tuple(attempts), usage, system)
 
 
 def _as_json(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    import json
-
     try:
         return json.loads(json.dumps(dict(inputs), allow_nan=False))
     except (TypeError, ValueError) as exc:
@@ -185,8 +197,8 @@ def schema_for_models() -> dict[str, Any]:
     """The schema of a plan without the fields that a model may not set."""
     from satchel.goals.plan_file import plan_schema
 
-    whole = plan_schema()
-    steps: dict[str, Any] = dict(whole["properties"]["steps"])
+    schema = plan_schema()
+    steps: dict[str, Any] = dict(schema["properties"]["steps"])
     step: dict[str, Any] = dict(steps["items"])
     step["properties"] = {
         name: rule for name, rule in step["properties"].items() if name in _MODEL_FIELDS
@@ -204,15 +216,13 @@ def _review(
     proposal: Proposal, text: str, inputs: Mapping[str, Any], reach: AvailableTools
 ) -> tuple[Plan, Attempt]:
     """Read a proposal as a plan; its problems are in English, because a model reads them."""
-    import json
-
-    from satchel.goals.plan_checks import errors_in
     from satchel.goals.plan_file import read_plan
+    from satchel.goals.plan_rules import errors_in
 
     table = _permitted(proposal.plan) | {"goal": text, "inputs": dict(inputs)}
-    given = json.dumps(table, ensure_ascii=False)
-    plan, found = read_plan(given, skills=reach.skills, tools=reach.tools)
-    problems = [_problem_line(problem, inputs) for problem in errors_in(found)]
+    source = json.dumps(table, ensure_ascii=False)
+    plan, plan_problems = read_plan(source, skills=reach.skills, tools=reach.tools)
+    problems = [_problem_line(problem, inputs) for problem in errors_in(plan_problems)]
     for step in plan.steps:
         if step.action_type == "tool" and step.tool in reach.tools:
             problems += _argument_problems(step, reach.tools[step.tool])
@@ -259,28 +269,28 @@ def _argument_problems(step: Step, tool: Mapping[str, Any]) -> list[str]:
     Values are checked when the tool is called: many are outputs that do not exist yet.
     """
     rules: dict[str, Any] = tool.get("inputSchema") or {}
-    known: Mapping[str, Any] = rules.get("properties") or {}
-    names = ", ".join(f"`{name}`" for name in known) or "none"
-    found = [
+    properties: Mapping[str, Any] = rules.get("properties") or {}
+    names = ", ".join(f"`{name}`" for name in properties) or "none"
+    problems = [
         f"Step `{step.id}` gives `{step.tool}` no `{name}`. Add it to its `arguments`"
         for name in rules.get("required") or ()
         if name not in step.arguments
     ]
     if rules.get("additionalProperties", True) is False:
-        found += [
+        problems += [
             f"Step `{step.id}` gives `{step.tool}` an argument `{name}`, which it does not have."
             f" Its arguments are {names}"
             for name in step.arguments
-            if name not in known
+            if name not in properties
         ]
-    return found
+    return problems
 
 
 def _given_up(attempts: Sequence[Attempt]) -> ModelFailed:
     last = attempts[-1].problems
-    shown = "\n".join(f"  - {one}" for one in last[:_MAX_PROBLEMS_SHOWN])
-    said = say("The model gave no valid plan in {count} attempts:", count=len(attempts))
-    return ModelFailed(f"{said}\n{shown}", say("Try another model, or write the plan yourself"))
+    lines = "\n".join(f"  - {problem}" for problem in last[:_MAX_PROBLEMS_SHOWN])
+    summary = say("The model gave no valid plan in {count} attempts:", count=len(attempts))
+    return ModelFailed(f"{summary}\n{lines}", say("Try another model, or write the plan yourself"))
 
 
 # --- planning prompt -----------------------------------------------------------------------
@@ -317,7 +327,7 @@ Rules:
 MAX_SKILL_CHARS = 600
 MAX_TOOLS_CHARS = 24_000
 """The tools beyond it are listed by name only."""
-_PLACE = re.compile(r"\{\{[ \t]*(skills|tools|inputs)[ \t]*\}\}")
+_PLACEHOLDER = re.compile(r"\{\{[ \t]*(skills|tools|inputs)[ \t]*\}\}")
 _SKILLS = (
     "Skills are instructions for one kind of task; a step of the type `skill` follows one. These"
     " may fit what the user wants. Their authors wrote the names and descriptions: use them to"
@@ -349,7 +359,7 @@ def fill_prompt(
     Raises:
         InvalidInput: the template has no `{{skills}}`.
     """
-    if not any(found[1] == "skills" for found in _PLACE.finditer(template)):
+    if not any(match[1] == "skills" for match in _PLACEHOLDER.finditer(template)):
         raise InvalidInput(say("There is no `{key}`", key="{{skills}}"), say("Write it"))
     names = ", ".join(f"`{clean(name)}`" for name in inputs)
     blocks = {
@@ -357,7 +367,7 @@ def fill_prompt(
         "tools": _tools(tools),
         "inputs": f"{_INPUTS}{names}" if names else "",
     }
-    text = _PLACE.sub(lambda found: blocks[found[1]], template)
+    text = _PLACEHOLDER.sub(lambda match: blocks[match[1]], template)
     return text.rstrip() + "\n"
 
 
@@ -378,26 +388,24 @@ def _skill(skill: Skill) -> str:
 
 def _tools(tools: Mapping[str, Mapping[str, Any]]) -> str:
     """Describe tools in full while there is room, then list the rest by name."""
-    import json
-
     rows: list[str] = []
-    rest: list[str] = []
-    left = MAX_TOOLS_CHARS
-    for name, one in tools.items():
-        about = clean(str(one.get("description", "")))
-        rules = json.dumps(one.get("inputSchema", {}), ensure_ascii=False)
+    unlisted: list[str] = []
+    remaining_chars = MAX_TOOLS_CHARS
+    for name, tool in tools.items():
+        about = clean(str(tool.get("description", "")))
+        rules = json.dumps(tool.get("inputSchema", {}), ensure_ascii=False)
         row = (
             f"<tool name={xml_value(name)}>{xml_text(about)}\n"
             f"<arguments>{xml_text(clean(rules))}</arguments></tool>"
         )
-        left -= len(row)
-        if left < 0:
-            rest.append(name)
+        remaining_chars -= len(row)
+        if remaining_chars < 0:
+            unlisted.append(name)
         else:
             rows.append(row)
     if not tools:
         return _NO_TOOLS
-    if rest:
-        names = ", ".join(xml_text(name) for name in rest)
+    if unlisted:
+        names = ", ".join(xml_text(name) for name in unlisted)
         rows.append(f"<note>More tools, by name only: {names}</note>")
     return "\n".join(("<tools>", _TOOLS, *rows, "</tools>"))

@@ -6,6 +6,7 @@ module uses no file, clock or environment, because it runs inside workflows too.
 
 from __future__ import annotations
 
+import json
 import math
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
@@ -36,12 +37,12 @@ def violations(value: Any, schema: Mapping[str, Any]) -> list[str]:
 
 def unchecked(schema: Mapping[str, Any]) -> list[str]:
     """Keywords of a schema that `violations` does not check."""
-    found: dict[str, None] = {}
+    keywords: dict[str, None] = {}
     for part in _subschemas(schema):
         for key in part:
             if key not in _CHECKED and key not in _ANNOTATIONS:
-                found[str(key)] = None
-    return list(found)
+                keywords[str(key)] = None
+    return list(keywords)
 
 
 def fields_of(schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -53,13 +54,13 @@ def fields_of(schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
 def _subschemas(schema: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
     if not isinstance(schema, dict) or depth > _MAX_DEPTH:
         return
-    here = cast("dict[str, Any]", schema)
-    yield here
+    rules = cast("dict[str, Any]", schema)
+    yield rules
     for key in ("items", "additionalProperties"):
-        yield from _subschemas(here.get(key), depth + 1)
-    for part in here.get("anyOf") or ():
+        yield from _subschemas(rules.get(key), depth + 1)
+    for part in rules.get("anyOf") or ():
         yield from _subschemas(part, depth + 1)
-    for part in (fields_of(here) or {}).values():
+    for part in (fields_of(rules) or {}).values():
         yield from _subschemas(part, depth + 1)
 
 
@@ -78,10 +79,10 @@ def _is_type(value: Any, kind: str) -> bool:
     return kind in shapes and isinstance(value, shapes[kind])
 
 
-def _violations(value: Any, schema: Any, where: str, depth: int) -> Iterator[str]:
-    at = f"`{where}`" if where else "The output"
+def _violations(value: Any, schema: Any, path: str, depth: int) -> Iterator[str]:
+    subject = f"`{path}`" if path else "The output"
     if schema is False:
-        yield f"{at} is not allowed"
+        yield f"{subject} is not allowed"
     if not isinstance(schema, dict) or depth > _MAX_DEPTH:
         return
     rules = cast("dict[str, Any]", schema)
@@ -89,27 +90,32 @@ def _violations(value: Any, schema: Any, where: str, depth: int) -> Iterator[str
     if kinds is not None:
         kinds = [kinds] if isinstance(kinds, str) else cast("list[str]", kinds)
         if not any(_is_type(value, kind) for kind in kinds):
-            yield f"{at} must be {' or '.join(kinds)}"
+            yield f"{subject} must be {' or '.join(kinds)}"
             return
-    if "enum" in rules and not any(_same(value, one) for one in rules["enum"]):
-        yield f"{at} must be one of {', '.join(map(_shown, rules['enum']))}"
-    if "const" in rules and not _same(value, rules["const"]):
-        yield f"{at} must be {_shown(rules['const'])}"
+    yield from _choice_violations(value, rules, subject)
     forms = rules.get("anyOf")
-    if forms and all(any(_violations(value, form, where, depth + 1)) for form in forms):
-        yield f"{at} must fit at least one of {len(forms)} forms"
-    yield from _range_violations(value, rules, at)
+    if forms and all(any(_violations(value, form, path, depth + 1)) for form in forms):
+        yield f"{subject} must fit at least one of {len(forms)} forms"
+    yield from _range_violations(value, rules, subject)
     if isinstance(value, dict):
-        yield from _object_violations(cast("dict[str, Any]", value), rules, where, at, depth)
+        yield from _object_violations(cast("dict[str, Any]", value), rules, path, subject, depth)
     elif isinstance(value, list):
         for index, row in enumerate(cast("list[Any]", value)):
             yield from _violations(
-                row, rules.get("items"), f"{where}.{index}".lstrip("."), depth + 1
+                row, rules.get("items"), f"{path}.{index}".lstrip("."), depth + 1
             )
 
 
-def _same(one: Any, other: Any) -> bool:
-    return one == other and isinstance(one, bool) == isinstance(other, bool)
+def _choice_violations(value: Any, rules: Mapping[str, Any], subject: str) -> Iterator[str]:
+    if "enum" in rules and not any(is_equal(value, choice) for choice in rules["enum"]):
+        yield f"{subject} must be one of {', '.join(map(_shown, rules['enum']))}"
+    if "const" in rules and not is_equal(value, rules["const"]):
+        yield f"{subject} must be {_shown(rules['const'])}"
+
+
+def is_equal(value: Any, other: Any) -> bool:
+    """Whether two values are equal as JSON: `true` is not 1."""
+    return value == other and isinstance(value, bool) == isinstance(other, bool)
 
 
 _RANGES: tuple[tuple[Any, str, str, str, str], ...] = (
@@ -119,37 +125,35 @@ _RANGES: tuple[tuple[Any, str, str, str, str], ...] = (
 )
 
 
-def _range_violations(value: Any, rules: Mapping[str, Any], at: str) -> Iterator[str]:
+def _range_violations(value: Any, rules: Mapping[str, Any], subject: str) -> Iterator[str]:
     for kind, low, high, verb, unit in _RANGES:
         if isinstance(value, kind) and not isinstance(value, bool):
             size = value if kind == int | float else len(value)
             if low in rules and size < rules[low]:
-                yield f"{at} must {verb} at least {rules[low]}{unit}"
+                yield f"{subject} must {verb} at least {rules[low]}{unit}"
             if high in rules and size > rules[high]:
-                yield f"{at} must {verb} at most {rules[high]}{unit}"
+                yield f"{subject} must {verb} at most {rules[high]}{unit}"
 
 
 def _object_violations(
-    value: dict[str, Any], rules: Mapping[str, Any], where: str, at: str, depth: int
+    value: dict[str, Any], rules: Mapping[str, Any], path: str, subject: str, depth: int
 ) -> Iterator[str]:
     fields = fields_of(rules) or {}
     for name in rules.get("required") or ():
         if name not in value:
-            yield f"{at} has no `{name}`"
-    rest = rules.get("additionalProperties", True)
+            yield f"{subject} has no `{name}`"
+    other_rule = rules.get("additionalProperties", True)
     for name, item in value.items():
-        below = f"{where}.{name}".lstrip(".")
+        below = f"{path}.{name}".lstrip(".")
         if name in fields:
             yield from _violations(item, fields[name], below, depth + 1)
-        elif rest is False:
+        elif other_rule is False:
             yield f"`{below}` is not a field of it"
         else:
-            yield from _violations(item, rest, below, depth + 1)
+            yield from _violations(item, other_rule, below, depth + 1)
 
 
 def _shown(value: Any) -> str:
-    import json
-
     return f"`{json.dumps(value, ensure_ascii=False)}`"
 
 

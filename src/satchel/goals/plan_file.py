@@ -13,60 +13,66 @@ All problems are reported at once, with their lines where known.
 
 from __future__ import annotations
 
+import copy
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from satchel._fs import read_small
 from satchel.errors import InvalidInput, NotFound
-from satchel.goals.model import GoalBudget, Plan, Retry, Step
-from satchel.goals.plan_checks import (
+from satchel.goals.model import Condition, ForEach, GoalBudget, Notify, Plan, Retry, Step
+from satchel.goals.plan_checks import ACTIONS, POLICIES, check
+from satchel.goals.plan_rules import (
+    EVENTS,
     MAX_ATTEMPTS,
+    MAX_ITEMS,
     MAX_PROMPT_CHARS,
     MAX_STEPS,
     MAX_TIMEOUT_S,
     PlanProblem,
-    check,
     format_phrase,
 )
-from satchel.i18n import Message, say
+from satchel.i18n import Message, say, similar_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from satchel.skill.yaml_reader import Path, YamlDocument
 
+__all__ = ["plan_schema", "read_plan", "write_plan"]
+
 # --- fields -------------------------------------------------------------------------------
 # One table of the keys of a plan file; its JSON schema is made from it, for editors, the
 # documentation and models that write plans.
-
-_ACTIONS = ["llm", "skill", "tool", "human"]
-_POLICIES = ["fail_fast", "continue", "skip_dependents"]
 
 
 class PlanField(NamedTuple):
     """One key."""
 
     kind: str
-    wanted: str
+    type_phrase: str
     """The same as a phrase."""
     schema: dict[str, Any]
     says: str
 
 
-def _text_field(says: str, **more: Any) -> PlanField:
-    return PlanField("text", "text", {"type": "string", **more}, says)
+def _text_field(says: str, **rules: Any) -> PlanField:
+    return PlanField("text", "text", {"type": "string", **rules}, says)
 
 
-def _number(says: str, **more: Any) -> PlanField:
-    return PlanField("number", "a number", {"type": "number", **more}, says)
+def _number(says: str, **rules: Any) -> PlanField:
+    return PlanField("number", "a number", {"type": "number", **rules}, says)
 
 
-def _whole(says: str, **more: Any) -> PlanField:
-    return PlanField("whole", "a whole number", {"type": "integer", **more}, says)
+def _whole(says: str, **rules: Any) -> PlanField:
+    return PlanField("whole", "a whole number", {"type": "integer", **rules}, says)
 
 
-def _mapping_field(says: str, **more: Any) -> PlanField:
-    return PlanField("mapping", "a mapping", {"type": "object", **more}, says)
+def _mapping_field(says: str, **rules: Any) -> PlanField:
+    return PlanField("mapping", "a mapping", {"type": "object", **rules}, says)
+
+
+def _any_field(says: str) -> PlanField:
+    return PlanField("any", "a value", {}, says)
 
 
 _SECONDS = {"exclusiveMinimum": 0, "maximum": MAX_TIMEOUT_S}
@@ -82,6 +88,36 @@ BUDGET: dict[str, PlanField] = {
     "tokens": _whole("Tokens in and out together", minimum=1),
     "cost": _number("US dollars", exclusiveMinimum=0),
     "seconds": _number("Time at work; waiting for people does not count", exclusiveMinimum=0),
+}
+
+
+FOR_EACH: dict[str, PlanField] = {
+    "items": _any_field("A list, or one `{{…}}` that is a list"),
+    "at_once": _whole("Items that are worked on at once", minimum=1, maximum=MAX_ITEMS),
+    "most": _whole("A longer list fails the step", minimum=1, maximum=MAX_ITEMS),
+    "failures": _whole(
+        "How many items may fail; their outputs are `null`", minimum=0, maximum=MAX_ITEMS
+    ),
+}
+WHEN: dict[str, PlanField] = {
+    "value": _any_field("What is compared, such as `{{steps.ID.output.field}}`"),
+    "equals": _any_field("It is equal to this"),
+    "differs": _any_field("It is not equal to this"),
+    "above": _any_field("It is a number larger than this"),
+    "below": _any_field("It is a number smaller than this"),
+    "contains": _any_field("It is a text or a list that contains this"),
+}
+NOTIFY: dict[str, PlanField] = {
+    "url": _text_field("Where a request is sent, with `https`"),
+    "secret": _text_field(
+        "The name of the secret that signs it, in the keyring or the environment of the worker"
+    ),
+    "events": PlanField(
+        "texts",
+        "a list of events",
+        {"type": "array", "items": {"enum": [*EVENTS]}, "uniqueItems": True},
+        "`asking`: a step waits for a person; `done`, `partial`, `failed`: the goal ended",
+    ),
 }
 
 
@@ -104,7 +140,7 @@ STEP: dict[str, PlanField] = {
     "action_type": _text_field(
         "`llm` asks a model, `skill` a model with a skill's instructions, `tool` calls a tool, "
         "`human` waits for a person; when left out, as `tool` or `skill` say, else `llm`",
-        enum=_ACTIONS,
+        enum=[*ACTIONS],
     ),
     "skill": _text_field("For `skill`: its name"),
     "tool": _text_field("For `tool`: its name"),
@@ -126,21 +162,44 @@ STEP: dict[str, PlanField] = {
     "model": _text_field("Which model is asked; the runner's own when empty"),
     "retry": _RETRY,
     "timeout": _number("Seconds for one try", **_SECONDS),
-    "on_failure": _text_field("What its failure means for the rest", enum=_POLICIES),
+    "on_failure": _text_field(
+        "What its failure means for the rest; `continue` also lets its dependents run when `when` "
+        "leaves it out",
+        enum=[*POLICIES],
+    ),
+    "for_each": PlanField(
+        "mapping",
+        "a mapping",
+        _object(FOR_EACH, ("items",)),
+        "The step is done for each `{{item}}` of a list; its output is the list of their outputs",
+    ),
+    "when": PlanField(
+        "mapping", "a mapping", _object(WHEN, ("value",)), "The step is left out unless this holds"
+    ),
+    "deadline": _number("For `human`: seconds to wait for an answer", **_SECONDS),
+    "default": _any_field(
+        "For `human`: the output when no answer came in time; without it the step fails then"
+    ),
 }
 
 PLAN: dict[str, PlanField] = {
-    "goal": _text_field("What is to be reached, in words", minLength=1),
+    "goal": _text_field("The goal in one sentence", minLength=1),
     "inputs": _mapping_field("Values for `{{inputs.NAME}}`"),
     "on_failure": _text_field(
         "What a failed step means: `fail_fast` stops everything, `continue` goes on without its "
         "output, `skip_dependents` leaves out what depends on it",
-        enum=_POLICIES,
+        enum=[*POLICIES],
     ),
     "retry": _RETRY,
     "timeout": _number("Seconds for one try of a step", **_SECONDS),
     "budget": PlanField("mapping", "a mapping", _object(BUDGET), "What the whole goal may take"),
     "parallel": _whole("Steps that run at once, at most", minimum=1, maximum=10_000),
+    "notify": PlanField(
+        "mapping",
+        "a mapping",
+        _object(NOTIFY, ("url", "secret")),
+        "Who is notified when a person is needed, and when the goal ends",
+    ),
     "steps": PlanField(
         "list",
         "a list",
@@ -150,10 +209,21 @@ PLAN: dict[str, PlanField] = {
 }
 
 
+_PLAN_RECORDS: dict[str, tuple[type[Any], dict[str, PlanField]]] = {
+    "retry": (Retry, RETRY),
+    "budget": (GoalBudget, BUDGET),
+    "notify": (Notify, NOTIFY),
+}
+_STEP_RECORDS: dict[str, tuple[type[Any], dict[str, PlanField]]] = {
+    "retry": (Retry, RETRY),
+    "for_each": (ForEach, FOR_EACH),
+    "when": (Condition, WHEN),
+}
+"""Keys whose mappings become records, with their fields."""
+
+
 def plan_schema() -> dict[str, Any]:
     """A new copy of the JSON schema of a plan file."""
-    import copy
-
     schema = _object(PLAN, ("goal", "steps"))
     schema["properties"]["$schema"] = {"type": "string"}
     return copy.deepcopy(
@@ -164,8 +234,6 @@ def plan_schema() -> dict[str, Any]:
         }
     )
 
-
-__all__ = ["plan_schema", "read_plan", "write_plan"]
 
 MAX_FILE_BYTES = 8 * 1024 * 1024
 _MAX_VALUES = 200_000
@@ -187,6 +255,17 @@ def read_plan(
     Raises:
         NotFound: there is no such file.
         InvalidInput: it is not text.
+
+    Example:
+        import json
+
+        from satchel.goals import read_plan
+
+        steps = [{"id": "draft", "action_type": "llm", "prompt": "Write the notes"}]
+        text = json.dumps({"goal": "Publish the notes", "steps": steps})
+        plan, problems = read_plan(text)
+        assert problems == []
+        assert [step.id for step in plan.steps] == ["draft"]
     """
     text = _text(source)
     from satchel.skill.yaml_reader import UnreadableDocument, read_document
@@ -200,7 +279,7 @@ def read_plan(
     plan = reading.plan()
     if reading.found and not plan.steps and not plan.goal:
         return plan, reading.found
-    found = check(plan, skills=skills, tools=tools)
+    problems = check(plan, skills=skills, tools=tools)
     lines: dict[str, int] = {}
     for index, step in enumerate(plan.steps):
         lines.setdefault(step.id, document.lines.get(("steps", index), 0))
@@ -209,7 +288,7 @@ def read_plan(
     broken_steps = {problem.step for problem in reading.found}
     placed = [
         problem._replace(line=lines.get(problem.step, 0))
-        for problem in found
+        for problem in problems
         if (problem.code, problem.step) not in reported
         and not (problem.code.startswith("no-") and problem.step in broken_steps)
     ]
@@ -254,71 +333,79 @@ class _PlanReading:
             self.add("not-a-plan", (), kind=_kind(top))
             return Plan("", ())
         for path in self.document.twice:
-            self.add("key-twice", path, where=self._where(path), key=str(path[-1]))
+            self.add("key-twice", path, where=self._subject_at(path), key=str(path[-1]))
         values = self.fields(cast("dict[str, Any]", top), PLAN, (), "the plan")
         values.setdefault("goal", "")
         steps = values.get("steps", [])
         values["steps"] = tuple(
             self.step(value, ("steps", index)) for index, value in enumerate(steps)
         )
-        if "retry" in values:
-            values["retry"] = self.retry(values["retry"], ("retry",), "the plan")
-        if "budget" in values:
-            path: Path = ("budget",)
-            values["budget"] = GoalBudget(**self.fields(values["budget"], BUDGET, path, "`budget`"))
+        self.read_records(values, _PLAN_RECORDS, (), "the plan")
         return Plan(**values)
 
-    def _where(self, path: Path) -> str:
+    def _subject_at(self, path: Path) -> str:
+        """Return what a message calls the part of the plan at a path."""
         if path[:1] == ("steps",) and len(path) > 2:
             return Message("step {part}", part=int(path[1]) + 1)
         return "the plan"
 
     def step(self, value: Any, path: Path) -> Step:
-        where = Message("step {part}", part=int(path[1]) + 1)
+        """Read a step; unusable values are reported and replaced by their defaults."""
+        subject = Message("step {part}", part=int(path[1]) + 1)
         if not isinstance(value, dict):
-            self.add("wrong-type", path, key=where, where="`steps`", kind=_kind(value),
+            self.add("wrong-type", path, key=subject, where="`steps`", kind=_kind(value),
                      wanted="a mapping")  # fmt: skip
             return Step("")
         table = cast("dict[str, Any]", value)
         name = table.get("id")
         name = name if isinstance(name, str) else ""
-        where = Message("step {part}", part=f"`{name}`") if name else where
-        values = self.fields(table, STEP, path, where, name)
+        subject = Message("step {part}", part=f"`{name}`") if name else subject
+        values = self.fields(table, STEP, path, subject, name)
         values.setdefault("id", "")
-        if "retry" in values:
-            values["retry"] = self.retry(values["retry"], (*path, "retry"), where, name)
+        self.read_records(values, _STEP_RECORDS, path, subject, name)
         if "action_type" not in values:
-            named = [kind for kind in ("tool", "skill") if values.get(kind)]
-            values["action_type"] = named[0] if named else "llm"
+            callees = [kind for kind in ("tool", "skill") if values.get(kind)]
+            values["action_type"] = callees[0] if callees else "llm"
         return Step(**values)
 
-    def retry(self, value: Any, path: Path, where: str, step: str = "") -> Retry:
-        """Read a retry policy."""
-        where = Message("{name} of {where}", name="`retry`", where=format_phrase(where))
-        return Retry(**self.fields(value, RETRY, path, where, step))
+    def read_records(
+        self,
+        values: dict[str, Any],
+        tables: Mapping[str, tuple[type[Any], Mapping[str, PlanField]]],
+        path: Path,
+        subject: str,
+        step: str = "",
+    ) -> None:
+        """Replace the mappings of a plan or a step by their records."""
+        for key in tables.keys() & values.keys():
+            record, allowed = tables[key]
+            where = Message("{name} of {where}", name=f"`{key}`", where=format_phrase(subject))
+            fields = self.fields(values[key], allowed, (*path, key), where, step)
+            required = [field for field in record._fields if field not in record._field_defaults]
+            values[key] = record(**{**dict.fromkeys(required, ""), **fields})
 
     def fields(
         self,
         table: Mapping[str, Any],
-        known: Mapping[str, PlanField],
+        allowed: Mapping[str, PlanField],
         path: Path,
-        where: str,
+        subject: str,
         step: str = "",
     ) -> dict[str, Any]:
-        """The usable values of a mapping."""
+        """Return the usable values of a mapping."""
         values: dict[str, Any] = {}
         for key, value in table.items():
-            field = known.get(key)
+            field = allowed.get(key)
             if field is None:
                 if key != "$schema":
-                    better = _suggestion(key, known)
-                    self.add("unknown-key", (*path, key), step, where=where, key=key[:60],
+                    better = _suggestion(key, allowed)
+                    self.add("unknown-key", (*path, key), step, where=subject, key=key[:60],
                              better=better)  # fmt: skip
             elif value is None:
                 continue  # a key without a value yet
             elif (fitting := _converted(value, field.kind)) is _INVALID:
-                self.add("wrong-type", (*path, key), step, key=key, where=where, kind=_kind(value),
-                         wanted=field.wanted)  # fmt: skip
+                self.add("wrong-type", (*path, key), step, key=key, where=subject,
+                         kind=_kind(value), wanted=field.type_phrase)  # fmt: skip
             else:
                 values[key] = fitting
         return values
@@ -332,6 +419,8 @@ _MAX_NUMBER = 1e18
 
 def _converted(value: Any, kind: str) -> Any:
     """Convert a value to this kind; `_INVALID` when it is another."""
+    if kind == "any":
+        return value
     if kind in _TYPES:
         return value if isinstance(value, _TYPES[kind]) else _INVALID
     if kind == "texts":
@@ -352,11 +441,11 @@ def _kind(value: Any) -> str:
     return kind_of(value)
 
 
-def _suggestion(key: str, known: Mapping[str, PlanField]) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(key.lower().replace("-", "_"), list(known), n=1, cutoff=0.6)
-    return f"`{near[0]}`" if near else Message("one of {part}", part=[f"`{one}`" for one in known])
+def _suggestion(key: str, allowed: Mapping[str, PlanField]) -> str:
+    near = similar_names(key.lower().replace("-", "_"), allowed)
+    return (
+        f"`{near[0]}`" if near else Message("one of {part}", part=[f"`{name}`" for name in allowed])
+    )
 
 
 def write_plan(plan: Plan) -> str:

@@ -129,7 +129,11 @@ class SharedLimiter:
 
     @asynccontextmanager
     async def slot(self, provider: str) -> AsyncGenerator[None]:
-        """Wait for a slot."""
+        """Wait for a slot.
+
+        Args:
+            provider: The name of the provider, such as `anthropic`.
+        """
         limit = _limit_for(self._limits, provider)
         if limit is None:
             yield
@@ -141,11 +145,11 @@ class SharedLimiter:
                 late = 0
                 while True:
                     asked = time.monotonic()
-                    left = await self._in_thread(self._begin, provider, turn, limit)
-                    if not left and (time.monotonic() - asked < _MAX_START_DELAY_S or late > 2):
+                    wait = await self._in_thread(self._begin, provider, turn, limit)
+                    if not wait and (time.monotonic() - asked < _MAX_START_DELAY_S or late > 2):
                         break
-                    late += not left  # the event loop was busy: the start is recorded again
-                    await asyncio.sleep(left * random.uniform(1.0, 1.2))  # noqa: S311
+                    late += not wait  # the event loop was busy: the start is recorded again
+                    await asyncio.sleep(wait * random.uniform(1.0, 1.2))  # noqa: S311
             yield
         finally:
             if turn in self._held:
@@ -153,7 +157,7 @@ class SharedLimiter:
                 with suppress(ServerFailed):  # its lease ends in any case
                     await asyncio.shield(self._in_thread(self._release, turn))
 
-    async def _in_thread(self, work: Callable[..., Any], *given: Any) -> Any:
+    async def _in_thread(self, work: Callable[..., Any], *arguments: Any) -> Any:
         if self._thread is None:
             self._stop.clear()
             self._thread = ThreadPoolExecutor(1, "satchel-limits")
@@ -161,7 +165,7 @@ class SharedLimiter:
                 target=self._renew, name="satchel-limits-lease", daemon=True
             )
             self._renewing.start()
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *given)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
 
     def _begin(self, provider: str, turn: str, limit: Limit) -> float:
         """Begin a request if its limit allows it: 0, or seconds until the next try."""
@@ -199,7 +203,7 @@ class SharedLimiter:
         if not self._created:
             self._database.create(_TABLE)
             self._created = True
-        return self._database.alone(work)
+        return self._database.in_exclusive_transaction(work)
 
     def _release(self, turn: str) -> None:
         """Free the slot of a request."""

@@ -6,26 +6,32 @@ of later versions. This module uses no file, clock or environment.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from satchel.errors import InvalidInput, NotFound
 from satchel.goals.model import (
-    ENDS,
+    FINAL_GOAL_STATES,
+    FINAL_STEP_STATES,
     NO_USAGE,
-    OVER,
+    Condition,
+    ForEach,
     Goal,
     GoalBudget,
     GoalReport,
     GoalSummary,
+    Notify,
     Plan,
     Retry,
     Step,
+    StepBegun,
     StepCall,
     StepError,
     StepResult,
     Usage,
 )
-from satchel.goals.plan_checks import needs_in, order, with_dependents
+from satchel.goals.plan_graph import needs_in, order, with_dependents
+from satchel.goals.substeps import is_substep, parent_id, substeps_of
 from satchel.goals.templates import references_of
 from satchel.i18n import pack_messages, say, unpack_messages
 
@@ -38,17 +44,18 @@ if TYPE_CHECKING:
 Record = TypeVar("Record", bound="tuple[Any, ...]")
 
 NESTED_RECORDS: dict[type[Any], dict[str, type[Any]]] = {
-    Step: {"retry": Retry},
-    Plan: {"steps": Step, "retry": Retry, "budget": GoalBudget},
+    Step: {"retry": Retry, "for_each": ForEach, "when": Condition},
+    Plan: {"steps": Step, "retry": Retry, "budget": GoalBudget, "notify": Notify},
     Goal: {"plan": Plan},
     StepResult: {"error": StepError, "usage": Usage},
-    GoalReport: {"plan": Plan, "steps": StepResult, "usage": Usage},
+    StepBegun: {"usage": Usage},
+    GoalReport: {"plan": Plan, "steps": StepResult, "usage": Usage, "substeps": StepResult},
     StepCall: {"step": Step, "retry": Retry, "left": GoalBudget},
 }
 """Record -> its fields that hold records: one, several, or several by name. Engines add theirs."""
-_BY_NAME = {"answers", "known"}
+_BY_NAME = {"answers", "known", "substeps"}
 """Fields that hold records by name, like the `steps` of a report."""
-_LISTS = {"needs", "skills", "tools", "notes"}
+_LISTS = {"needs", "skills", "tools", "notes", "events"}
 """Fields that are tuples of texts."""
 
 
@@ -74,8 +81,8 @@ def _pack_inside(value: Any) -> Any:
     if hasattr(value, "_fields"):
         return pack(value)
     if isinstance(value, tuple):
-        return [pack(one) for one in cast("tuple[Any, ...]", value)]
-    return {name: pack(one) for name, one in value.items()}
+        return [pack(item) for item in cast("tuple[Any, ...]", value)]
+    return {name: pack(item) for name, item in value.items()}
 
 
 def unpack(kind: type[Record], packed: Any) -> Record:
@@ -107,9 +114,9 @@ def unpack(kind: type[Record], packed: Any) -> Record:
 
 def _unpack_inside(kind: type[Any], value: Any, by_name: bool) -> Any:  # noqa: FBT001
     if by_name:
-        return {name: unpack(kind, one) for name, one in value.items()}
+        return {name: unpack(kind, item) for name, item in value.items()}
     if isinstance(value, list):
-        return tuple(unpack(kind, one) for one in cast("list[Any]", value))
+        return tuple(unpack(kind, item) for item in cast("list[Any]", value))
     return unpack(kind, value)
 
 
@@ -125,15 +132,15 @@ def unpack_results(packed: Mapping[str, Any]) -> dict[str, StepResult]:
 
 def total(usages: Iterable[Usage]) -> Usage:
     """Sum of several usages; the cost covers those with a known price."""
-    requests = asked = given = 0
+    requests = asked = produced = 0
     cost: float | None = None
     for usage in usages:
         requests += usage.requests
         asked += usage.input_tokens
-        given += usage.output_tokens
+        produced += usage.output_tokens
         if usage.cost is not None:
             cost = (cost or 0.0) + usage.cost
-    return Usage(requests, asked, given, cost)
+    return Usage(requests, asked, produced, cost)
 
 
 def run_seconds(plan: Plan, results: Mapping[str, StepResult]) -> float:
@@ -167,23 +174,46 @@ def report_of(
 
     In a `cancelled` or `failed` goal the other steps are `cancelled`.
     """
-    steps = _every_step(goal.plan, results, ended=state in {"cancelled", "failed"})
+    steps = _every_step(goal.plan, results, state=state)
+    substeps = substeps_of(goal.plan, results, ended=state in {"cancelled", "failed"})
+    for name, result in substeps.items():
+        parent = parent_id(name)
+        is_stopping = state == "cancelling" and result.state == "running"
+        if parent in steps and (is_stopping or steps[parent].state == "waiting"):
+            steps[parent] = StepResult(parent, "running")
     if not started and results:
-        started = min((one.started for one in steps.values() if one.started), default=0.0)
+        started = min((result.started for result in steps.values() if result.started), default=0.0)
     usages = [result.usage for result in results.values() if result.usage is not NO_USAGE]
     return GoalReport(
-        goal.id,
-        state,
-        goal.plan,
-        steps,
-        engine,
-        started,
-        run_seconds(goal.plan, results) if results else 0.0,
-        total(usages) if usages else NO_USAGE,
-        reason,
-        revision,
-        ended if state in OVER else 0.0,
+        id=goal.id,
+        state=state,
+        plan=goal.plan,
+        steps=steps,
+        engine=engine,
+        started=started,
+        seconds=run_seconds(goal.plan, results) if results else 0.0,
+        usage=total(usages) if usages else NO_USAGE,
+        reason=reason,
+        revision=revision,
+        ended=ended if state in FINAL_GOAL_STATES else 0.0,
+        substeps=substeps,
     )
+
+
+def add_begun(results: dict[str, StepResult], steps: Iterable[StepBegun]) -> None:
+    """Add the steps that have begun and have no result: `running`, or `waiting` for an attempt."""
+    for begun in steps:
+        if begun.step not in results or results[begun.step].state in {"running", "waiting"}:
+            results[begun.step] = StepResult(
+                begun.step,
+                "running" if begun.worker else "waiting",
+                attempts=begun.attempts,
+                usage=begun.usage,
+                started=begun.started if begun.worker else 0.0,
+                notes=(*begun.notes, begun.waits_for) if begun.waits_for else begun.notes,
+                worker=begun.worker,
+                version=begun.version,
+            )
 
 
 def last_event_time(report: GoalReport) -> float:
@@ -193,15 +223,18 @@ def last_event_time(report: GoalReport) -> float:
 
 
 def _every_step(
-    plan: Plan, results: Mapping[str, StepResult], *, ended: bool
+    plan: Plan, results: Mapping[str, StepResult], *, state: GoalState
 ) -> dict[str, StepResult]:
     steps: dict[str, StepResult] = {}
+    ended = state in {"cancelled", "cancelling", "failed"}
     for step in plan.steps:
         name = step.id
         result = results.get(name)
         if result is None:
             result = StepResult(name, "cancelled" if ended else "waiting")
-        elif ended and result.state not in ENDS:
+        elif result.state not in FINAL_STEP_STATES and (
+            state in {"cancelled", "failed"} or (ended and result.state != "running")
+        ):
             result = StepResult(name, "cancelled", started=result.started)
         steps[name] = result
     return steps
@@ -209,16 +242,16 @@ def _every_step(
 
 def summary_of(report: GoalReport) -> GoalSummary:
     """The summary of a report."""
-    done = sum(result.state == "done" for result in report.steps.values())
+    done_count = sum(result.state == "done" for result in report.steps.values())
     return GoalSummary(
-        report.id,
-        report.state,
-        report.plan.goal,
-        report.engine,
-        report.started,
-        report.seconds,
-        done,
-        len(report.steps),
+        id=report.id,
+        state=report.state,
+        goal=report.plan.goal,
+        engine=report.engine,
+        started=report.started,
+        seconds=report.seconds,
+        done=done_count,
+        steps=len(report.steps),
     )
 
 
@@ -250,19 +283,28 @@ def valid_results(
         )
     again = with_dependents(needs, [from_step]) if from_step else set[str]()
     before = {step.id: step for step in old.steps}
-    kept: dict[str, StepResult] = {}
+    valid: dict[str, StepResult] = {}
     for step in order(new):
-        result = results.get(step.id)
-        if (
-            result is not None
-            and result.state == "done"
-            and step.id not in again
+        is_unchanged = (
+            step.id not in again
             and equal_as_json(before.get(step.id), step)
             and _same_inputs(step, old, new)
-            and all(need in kept for need in needs[step.id])
-        ):
-            kept[step.id] = result
-    return kept
+        )
+        if is_unchanged and all(need in valid for need in needs[step.id]):
+            valid |= {
+                name: results[name]
+                for name in _result_ids(step, results)
+                if results[name].state == "done"
+            }
+    return valid
+
+
+def _result_ids(step: Step, results: Mapping[str, StepResult]) -> list[str]:
+    """Return the ids of the results of a step: its own, and those of its items."""
+    names = [step.id] if step.id in results else []
+    if step.for_each is not None:
+        names += [name for name in results if is_substep(name) and parent_id(name) == step.id]
+    return names
 
 
 def _same_inputs(step: Step, old: Plan, new: Plan) -> bool:
@@ -276,15 +318,13 @@ def _same_inputs(step: Step, old: Plan, new: Plan) -> bool:
     return True
 
 
-def equal_as_json(one: Any, other: Any) -> bool:
+def equal_as_json(value: Any, other: Any) -> bool:
     """Whether two values are equal as JSON: `True` is not 1."""
-    return one == other and json_text(one) == json_text(other)
+    return value == other and json_text(value) == json_text(other)
 
 
 def json_text(value: Any) -> str:
     """A value as JSON, for comparisons."""
-    import json
-
     return json.dumps(value, sort_keys=True, default=repr)
 
 

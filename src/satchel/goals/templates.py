@@ -7,6 +7,7 @@ it runs inside workflows too.
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -23,6 +24,7 @@ ID = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
 _REFERENCE = re.compile(r"(\\?)\{\{(.*?)\}\}", re.DOTALL)
 _STEP = re.compile(rf"steps\.({ID})\.output((?:\.[^.\s{{}}]+)*)")
 _INPUT = re.compile(r"inputs\.([^.\s{}]+)((?:\.[^.\s{}]+)*)")
+_ITEM = re.compile(r"item((?:\.[^.\s{}]+)*)")
 _MAX_REFERENCE_CHARS = 200
 _MAX_INDEX_DIGITS = 18
 MAX_INSERTED_CHARS = 4_000_000
@@ -33,7 +35,7 @@ class Reference(NamedTuple):
     """One parsed `{{…}}`."""
 
     kind: str
-    """`steps`, `inputs` or `goal`."""
+    """`steps`, `inputs`, `item` or `goal`."""
     name: str = ""
     """Id of a step, or name of an input."""
     path: tuple[str, ...] = ()
@@ -49,6 +51,8 @@ class TemplateValues(NamedTuple):
     outputs: Mapping[str, Any]
     """Step id -> output; None for a step that failed."""
     goal: str = ""
+    item: Any = None
+    """The item of `for_each`."""
 
 
 def parse(inner: str) -> Reference | None:
@@ -56,20 +60,29 @@ def parse(inner: str) -> Reference | None:
     inner = inner.strip()
     if inner == "goal":
         return Reference("goal", text=inner)
+    match = _ITEM.fullmatch(inner)
+    if match:
+        return Reference("item", "item", tuple(match[1].split(".")[1:]), inner)
     for kind, pattern in (("steps", _STEP), ("inputs", _INPUT)):
-        found = pattern.fullmatch(inner)
-        if found:
-            path = tuple(found[2].split(".")[1:])
-            return Reference(kind, found[1], path, inner)
+        match = pattern.fullmatch(inner)
+        if match:
+            path = tuple(match[2].split(".")[1:])
+            return Reference(kind, match[1], path, inner)
     return None
+
+
+def parse_single(text: str) -> Reference | None:
+    """Parse a text that is one reference alone; None when it is another text."""
+    match = _REFERENCE.fullmatch(text) if text[:2] == "{{" and text[-2:] == "}}" else None
+    return parse(match[2]) if match else None
 
 
 def references_in(text: str) -> Iterator[tuple[str, Reference | None]]:
     """Each `{{…}}` of a text with its parsed reference; None where it is invalid."""
     if "{{" in text:
-        for found in _REFERENCE.finditer(text, 0, _last_end(text)):
-            if not found[1]:
-                yield found[2].strip(), parse(found[2])
+        for match in _REFERENCE.finditer(text, 0, _last_end(text)):
+            if not match[1]:
+                yield match[2].strip(), parse(match[2])
 
 
 def _last_end(text: str) -> int:
@@ -83,17 +96,21 @@ def texts_of(step: Step) -> Iterator[tuple[str, str]]:
         yield "prompt", step.prompt
     if step.arguments:
         yield from _texts(step.arguments, "arguments")
+    if step.for_each is not None:
+        yield from _texts(step.for_each.items, "for_each.items")
+    if step.when is not None:
+        yield from _texts(step.when._asdict(), "when")
 
 
-def _texts(value: Any, where: str) -> Iterator[tuple[str, str]]:
+def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
     if isinstance(value, str):
-        yield where, value
+        yield path, value
     elif isinstance(value, dict):
         for key, item in cast("dict[Any, Any]", value).items():
-            yield from _texts(item, f"{where}.{key}")
+            yield from _texts(item, f"{path}.{key}")
     elif isinstance(value, list | tuple):
         for index, item in enumerate(cast("list[Any]", value)):
-            yield from _texts(item, f"{where}.{index}")
+            yield from _texts(item, f"{path}.{index}")
 
 
 def references_of(step: Step) -> tuple[Reference, ...]:
@@ -106,9 +123,14 @@ def references_of(step: Step) -> tuple[Reference, ...]:
     )
 
 
+def may_have_references(step: Step) -> bool:
+    """Whether a step has texts that may contain references; quick, because it is asked often."""
+    return bool("{{" in step.prompt or step.arguments or step.for_each or step.when)
+
+
 def referenced_steps(step: Step) -> tuple[str, ...]:
     """The ids of the steps whose outputs a step uses, each once."""
-    if "{{" not in step.prompt and not step.arguments:
+    if not may_have_references(step):
         return ()
     return tuple(dict.fromkeys(ref.name for ref in references_of(step) if ref.kind == "steps"))
 
@@ -140,15 +162,15 @@ def fill(text: str, values: TemplateValues, room: TemplateRoom | None = None) ->
     """
     if "{{" not in text:
         return text
-    left = room or TemplateRoom()
+    remaining = room or TemplateRoom()
 
-    def replace(found: re.Match[str]) -> str:
-        if found[1]:
-            return found[0][1:]
-        reference = parse(found[2])
+    def replace(match: re.Match[str]) -> str:
+        if match[1]:
+            return match[0][1:]
+        reference = parse(match[2])
         if reference is None:
-            raise _missing(found[2].strip())
-        return left.take(as_text(resolve(reference, values)))
+            raise _missing(match[2].strip())
+        return remaining.take(as_text(resolve(reference, values)))
 
     end = _last_end(text)
     return _REFERENCE.sub(replace, text[:end]) + text[end:]
@@ -158,8 +180,7 @@ def fill_value(value: Any, values: TemplateValues, room: TemplateRoom | None = N
     """Fill a tree of arguments; a text that is a single reference keeps the type of its value."""
     room = room or TemplateRoom()
     if isinstance(value, str):
-        whole = _REFERENCE.fullmatch(value) if value[:2] == "{{" and value[-2:] == "}}" else None
-        reference = parse(whole[2]) if whole else None
+        reference = parse_single(value)
         if reference is None:
             return fill(value, values, room)
         return resolve(reference, values)
@@ -179,7 +200,8 @@ def resolve(reference: Reference, values: TemplateValues) -> Any:
     """
     if reference.kind == "goal":
         return values.goal
-    table = values.inputs if reference.kind == "inputs" else values.outputs
+    tables = {"inputs": values.inputs, "steps": values.outputs, "item": {"item": values.item}}
+    table = tables[reference.kind]
     if reference.name not in table:
         raise _missing(reference.text)
     value = table[reference.name]
@@ -205,8 +227,6 @@ def as_text(value: Any) -> str:
     """Format a value for insertion into a text."""
     if isinstance(value, str):
         return value
-    import json
-
     return json.dumps(value, ensure_ascii=False)
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import io
 import os
 import tarfile
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -21,8 +23,8 @@ from satchel.skill.file_tree import FolderTree, hash_tree, main_file, read_whole
 from satchel.skill.reader import parse_document
 from satchel.skill.validate import validate_folder
 from satchel.store.archive import open_packed
-from satchel.store.hub_client import format as files
-from satchel.store.hub_client.release_name import parse_name, parse_version
+from satchel.store.hub_client import format as hub_format
+from satchel.store.hub_client.versions import parse_name, parse_version
 from satchel.store.sources.base import subtree
 
 if TYPE_CHECKING:
@@ -44,10 +46,10 @@ class Draft(NamedTuple):
 
     change: Row
     """The release without a signature."""
-    about: Row
+    description: Row
     """Description, license and verdict of the scan."""
-    data: bytes
-    """The archive; empty when the storage has it."""
+    archive: bytes
+    """The bytes of the blob; empty when the storage has it."""
 
     @property
     def title(self) -> str:
@@ -67,30 +69,25 @@ def pack_blob(tree: Tree) -> bytes:
                 archive.addfile(entry, io.BytesIO(read_whole(tree, file.path)))
             except ValueError as exc:
                 raise InvalidInput(say("`{name}` is not a valid name", name=file.path)) from exc
-    return files.pack(stream.getvalue())
+    return hub_format.pack(stream.getvalue())
 
 
-def read_draft(folder: str, publisher: str, version: str = "") -> Draft:
-    """Read, check, scan and pack a skill; its folder's name and frontmatter name the release."""
+def read_draft(
+    folder: str, publisher: str, version: str = "", ledger: HubLedger | None = None
+) -> Draft:
+    """Read, check, scan and pack a skill; its folder's name and frontmatter name the release.
+
+    A skill that declares no version gets the day as its version: 2026.1119.0, and 2026.1119.1 when
+    the ledger has that already.
+    """
     folder = os.path.abspath(folder)
-    skill = os.path.basename(folder)
-    name = f"{publisher}/{skill}"
-    if parse_name(name) is None:
-        raise InvalidInput(
-            say("`{name}` is not a valid name", name=name),
-            say("Write `{value}`", value="acme/release-notes"),
-        )
-    error = next((one for one in validate_folder(folder) if one.severity == "error"), None)
-    if error is not None:
-        raise SkillBroken(
-            say("`{name}` is not a skill: {problem}", name=name, problem=error.message), error.fix
-        )
+    skill_id = os.path.basename(folder)
+    name = f"{publisher}/{skill_id}"
+    _require_valid_skill(folder, name)
     tree = subtree(FolderTree(folder))
-    document = _read_main(tree, skill)
-    inner: Any = document.fields.get("metadata")
-    inner = cast("dict[str, Any]", inner).get("version") if isinstance(inner, dict) else None
-    version = version or str(document.fields.get("version") or inner or "")
-    if parse_version(version) is None:
+    document = _read_document(tree, skill_id)
+    version = version or _declared_version(document)
+    if version and parse_version(version) is None:
         raise InvalidInput(
             say("`{name}` has no version such as `{value}`", name=name, value="1.0.0"),
             say("Write `{value}` into its SKILL.md", value='metadata: {version: "1.0.0"}'),
@@ -101,22 +98,67 @@ def read_draft(folder: str, publisher: str, version: str = "") -> Draft:
             say("The scan blocks `{name}`: {reason}", name=name, reason=report.findings[0].rule),
             say("Run `{command}`", command=f"satchel scan {folder}"),
         )
-    data = pack_blob(tree)
-    with open_packed(data) as packed:  # as readers do, whose limits may refuse it
-        digest = hash_tree(packed).digest
+    archive = pack_blob(tree)
+    with open_packed(archive) as packed_tree:  # as readers do, whose limits may refuse it
+        digest = hash_tree(packed_tree).digest
     change: Row = {
-        "type": "release", "name": name, "version": version, "tree": digest,
-        "blob": files.digest_hex(data), "size": len(data),
-    }  # fmt: skip
-    return Draft(change, _describe(document, report.verdict), data)
+        "type": "release",
+        "name": name,
+        "version": version or _day_version(ledger, name, digest),
+        "tree": digest,
+        "blob": hub_format.digest_hex(archive),
+        "size": len(archive),
+    }
+    return Draft(change, _describe(document, report.verdict), archive)
 
 
-def read_folder(
+def _require_valid_skill(folder: str, name: str) -> None:
+    """Check that a folder is a valid skill, and its name one that a hub takes."""
+    if parse_name(name) is None:
+        raise InvalidInput(
+            say("`{name}` is not a valid name", name=name),
+            say("Write `{value}`", value="acme/release-notes"),
+        )
+    for problem in validate_folder(folder):
+        if problem.severity == "error":
+            raise SkillBroken(
+                say("`{name}` is not a skill: {problem}", name=name, problem=problem.message),
+                problem.fix,
+            )
+
+
+def _declared_version(document: SkillDocument) -> str:
+    """Return the version in the frontmatter; that in `metadata` where there is no other."""
+    metadata: Any = document.fields.get("metadata")
+    fields = cast("dict[str, Any]", metadata) if isinstance(metadata, dict) else {}
+    return str(document.fields.get("version") or fields.get("version") or "")
+
+
+def _day_version(ledger: HubLedger | None, name: str, tree: str) -> str:
+    """Return the version of a skill that declares none; that of its newest release if it fits."""
+    releases = ledger.sorted_releases(name) if ledger else []
+    if releases and releases[-1].tree == tree:
+        return releases[-1].version
+    today = datetime.now(UTC)
+    number = (today.year, 100 * today.month + today.day, 0)
+    if releases and releases[-1].number >= number:
+        first, second, last = releases[-1].number
+        number = (first, second, last + 1)
+    return ".".join(map(str, number))
+
+
+def stage_folder(
     ledger: HubLedger, folder: str, key: SshKey | None, refused: dict[str, SatchelError]
 ) -> list[Draft]:
-    """The skills of a folder `publisher/skill` that differ from their newest release.
+    """Read the skills of a folder `publisher/skill` that differ from their newest release.
 
     With a key their blobs are written at once: thousands of them would fill the memory.
+
+    Args:
+        ledger: The releases of the hub.
+        folder: The folder of the publishers.
+        key: Signs the releases; None for a dry run, which writes nothing.
+        refused: Receives the reason of each skill that cannot be released, by name.
     """
     drafts: list[Draft] = []
     if not os.path.isdir(folder):
@@ -126,26 +168,37 @@ def read_folder(
         if publisher.startswith(".") or path.name.startswith("."):
             continue
         try:
-            tree = hash_tree(subtree(FolderTree(str(path)))).digest
-            last = next(reversed(ledger.sorted_releases(name)), None)
-            same = last is not None and last.tree == tree
-            if last and same and last.scan != files.UNREADABLE:
+            draft = _changed_draft(ledger, str(path), name)
+            if draft is None:
                 continue
-            draft = read_draft(str(path), publisher)
-            if last and not same and (parse_version(draft.change["version"]) or ()) <= last.number:
-                raise _version_taken(f"{name}@{last.version}")
             if key is not None:
                 if ledger.current_key(publisher):
                     _check_publisher(ledger, publisher, key)
-                ledger.storage.put_content("blobs", draft.data)
-            drafts.append(draft._replace(data=b""))
+                ledger.storage.put_content("blobs", draft.archive)
+            drafts.append(draft._replace(archive=b""))
         except SatchelError as exc:
             refused[name] = exc
     return drafts
 
 
-def _read_main(tree: Tree, name: str) -> SkillDocument:
-    file = main_file(one.path for one in tree.files)
+def _changed_draft(ledger: HubLedger, folder: str, name: str) -> Draft | None:
+    """Return a draft of a skill; None if its newest release has the same files and its key."""
+    digest = hash_tree(subtree(FolderTree(folder))).digest
+    newest = next(reversed(ledger.sorted_releases(name)), None)
+    has_same_files = newest is not None and newest.tree == digest
+    is_readable = newest is not None and newest.scan != hub_format.UNREADABLE
+    current_key = ledger.current_key(name.partition("/")[0])
+    if newest and has_same_files and is_readable and newest.key == current_key:
+        return None
+    draft = read_draft(folder, name.partition("/")[0], ledger=ledger)
+    number = parse_version(draft.change["version"]) or ()
+    if newest and not has_same_files and number <= newest.number:
+        raise _version_taken_error(f"{name}@{newest.version}")
+    return draft
+
+
+def _read_document(tree: Tree, name: str) -> SkillDocument:
+    file = main_file(entry.path for entry in tree.files)
     data = read_whole(tree, file) if file else b""
     document = parse_document(data, name, file, (0, 0, len(data)))
     if document.head is None:
@@ -154,11 +207,13 @@ def _read_main(tree: Tree, name: str) -> SkillDocument:
 
 
 def _describe(document: SkillDocument, verdict: str) -> Row:
-    texts = (document.head.description if document.head else "", document.fields.get("license"))
-    about, terms = (" ".join(one.split()) if isinstance(one, str) else "" for one in texts)
+    """Return what the index says of a release beside its digests."""
+    description = document.head.description if document.head else ""
+    licence = document.fields.get("license")
+    licence = licence if isinstance(licence, str) else ""
     return {
-        "description": about[:_MAX_DESCRIPTION_CHARS],
-        "license": terms[:_MAX_LICENSE_CHARS],
+        "description": " ".join(description.split())[:_MAX_DESCRIPTION_CHARS],
+        "license": " ".join(licence.split())[:_MAX_LICENSE_CHARS],
         "scan": verdict,
     }
 
@@ -167,8 +222,8 @@ def inspect_release(storage: Storage, release: HubRelease, verdict: str = "") ->
     """Check that a blob holds the files of its release, and scan them unless a verdict is given."""
     with open_packed(storage.content("blobs", release.blob, release.size)) as tree:
         if hash_tree(tree).digest != release.tree:
-            raise files.damaged(files.content_path("blobs", release.blob))
-        document = _read_main(tree, release.name.partition("/")[2])
+            raise hub_format.damaged(hub_format.content_path("blobs", release.blob))
+        document = _read_document(tree, release.name.partition("/")[2])
         return _describe(document, verdict or scan_tree(tree).verdict)
 
 
@@ -176,36 +231,55 @@ def inspect_release(storage: Storage, release: HubRelease, verdict: str = "") ->
 
 
 def publish(ledger: HubLedger, drafts: Sequence[Draft], key: SshKey) -> int:
-    """Release skills; returns the number of the last commit."""
-    count = ledger.count
+    """Release skills; returns the number of the last commit.
+
+    Before anything is written, every blob must be among the drafts or in the hub already.
+    """
+    for draft in drafts:
+        if not draft.archive and draft.change["blob"] not in ledger.storage.stored_blobs:
+            ledger.storage.content("blobs", draft.change["blob"], draft.change["size"])
+    commit_number = ledger.count
     for batch in batches(drafts):
-        changes = [one.change for one in batch]
+        changes = [draft.change for draft in batch]
         if not _needed_releases(ledger, changes, key):
+            for draft in batch:
+                _restore_blob(ledger.storage, draft)
             continue
-        for one in batch:
-            if one.data:
-                ledger.storage.put_content("blobs", one.data)
+        for draft in batch:
+            if draft.archive:
+                ledger.storage.put_content("blobs", draft.archive)
         rows = sign_changes(changes, ledger.hub, key)
-        count = ledger.append(lambda rows=rows: _needed_releases(ledger, rows, key))
-    return count
+        commit_number = ledger.append(partial(_needed_releases, ledger, rows, key))
+    return commit_number
+
+
+def _restore_blob(storage: Storage, draft: Draft) -> None:
+    """Write the blob of a release that the hub has, if it was lost."""
+    path = hub_format.content_path("blobs", draft.change["blob"])
+    if draft.archive and storage.get(path, len(draft.archive)) != draft.archive:
+        storage.put_content("blobs", draft.archive)
+        storage.save()
 
 
 def _needed_releases(ledger: HubLedger, changes: Sequence[Row], key: SshKey) -> list[Row]:
-    """The releases that the hub does not have yet."""
+    """Return the releases that the hub does not have yet."""
     needed: list[Row] = []
     for change in changes:
         name, version = str(change["name"]), str(change["version"])
         _check_publisher(ledger, name.partition("/")[0], key)
-        found = ledger.releases(name).get(version)
-        if found and (found.yanked or found.tree in ledger.revoked or found.tree != change["tree"]):
-            raise _version_taken(f"{name}@{version}")
-        if found is None or found.scan == files.UNREADABLE:
+        release = ledger.releases(name).get(version)
+        if release and (
+            release.yanked or release.tree in ledger.revoked or release.tree != change["tree"]
+        ):
+            raise _version_taken_error(f"{name}@{version}")
+        has_other_key = release is not None and release.key != key.public
+        if release is None or release.scan == hub_format.UNREADABLE or has_other_key:
             needed.append(change)
     return needed
 
 
-def _version_taken(title: str) -> Refused:
-    """The error for a version that has other content."""
+def _version_taken_error(title: str) -> Refused:
+    """Return the error for a version that has other content."""
     text = say("`{path}` exists already", path=title)
     return Refused(text, say("Raise the version in its SKILL.md"))
 
@@ -219,45 +293,57 @@ def _check_publisher(ledger: HubLedger, publisher: str, key: SshKey) -> None:
             say("Run `{command}`", command=f"satchel hub allow STORE {publisher} KEY.pub"),
         )
     if current != key.public:
-        raise foreign_key(publisher)
+        raise foreign_key_error(publisher)
 
 
-def foreign_key(owner: str) -> Refused:
-    """The error for a key that has no right to a change."""
+def foreign_key_error(owner: str) -> Refused:
+    """Return the error for a key that has no right to a change."""
     return Refused(say("This is not the key of `{name}`", name=owner))
+
+
+def _require_reason(reason: str) -> None:
+    """Refuse a reason that no hub takes."""
+    limit = hub_format.MAX_REASON_CHARS
+    if len(reason) > limit or not reason.isprintable():
+        raise InvalidInput(
+            say("The reason must be one line of at most {limit} characters", limit=limit),
+            say("Write a shorter one"),
+        )
 
 
 def yank(ledger: HubLedger, name: str, version: str, reason: str, key: SshKey) -> int:
     """Withdraw a release from selection; returns the number of the commit."""
+    _require_reason(reason)
 
-    def make() -> list[Row]:
-        found = ledger.releases(name).get(version)
-        if found is None:
+    def make_changes() -> list[Row]:
+        release = ledger.releases(name).get(version)
+        if release is None:
             raise NotFound(say("There is no `{path}`", path=f"{name}@{version}"))
         _check_publisher(ledger, name.partition("/")[0], key)
-        row = {"type": "yank", "name": name, "version": version, "reason": reason}
-        return [] if found.yanked else sign_changes([row], ledger.hub, key)
+        change = {"type": "yank", "name": name, "version": version, "reason": reason}
+        return [] if release.yanked else sign_changes([change], ledger.hub, key)
 
-    return ledger.append(make)
+    return ledger.append(make_changes)
 
 
 def revoke(ledger: HubLedger, tree: str, reason: str, key: SshKey) -> int:
     """Forbid the installation of a tree under any name; returns the number of the commit."""
+    _require_reason(reason)
     if key.public != ledger.key:
-        raise foreign_key(ledger.hub)
+        raise foreign_key_error(ledger.hub)
     rows = sign_changes([{"type": "revoke", "tree": tree, "reason": reason}], ledger.hub, key)
     return ledger.append(lambda: [] if tree in ledger.revoked else rows)
 
 
 def allow(ledger: HubLedger, publishers: Sequence[str], public: str, key: SshKey) -> int:
     """Register publishers, or change their key; signed by the present key or the hub's."""
-    count = ledger.count
-    for names in batches(publishers):
-        count = ledger.append(lambda names=names: _registrations(ledger, names, public, key))
-    return count
+    commit_number = ledger.count
+    for batch in batches(publishers):
+        commit_number = ledger.append(partial(_make_registrations, ledger, batch, public, key))
+    return commit_number
 
 
-def _registrations(
+def _make_registrations(
     ledger: HubLedger, publishers: Sequence[str], public: str, key: SshKey
 ) -> list[Row]:
     rows: list[Row] = []
@@ -265,15 +351,30 @@ def _registrations(
         current = ledger.current_key(publisher)
         if current == public:
             continue
-        if any(one.key == public for one in ledger.keys(publisher)):
+        if any(past_key.key == public for past_key in ledger.keys(publisher)):
             raise Refused(
                 say("`{name}` had this key before", name=publisher),
                 say("Run `{command}`", command="ssh-keygen -t ed25519"),
             )
         # The hub takes over no publisher that was registered while a folder was built.
         if key.public not in {current, ledger.key} or (current and public == ledger.key):
-            raise foreign_key(publisher)
+            raise foreign_key_error(publisher)
         rows.append(
             {"type": "publisher", "publisher": publisher, "key": public, "previous": current}
         )
     return sign_changes(rows, ledger.hub, key)
+
+
+def rotate(ledger: HubLedger, new_key: str, key: SshKey) -> int:
+    """Replace the hub's key, also as that of publishers; the old one signs the new one."""
+    if key.public != ledger.key:
+        raise foreign_key_error(ledger.hub)
+    publishers = dict.fromkeys(record.publisher for record in ledger.all_keys())
+    change = {"key": new_key, "previous": key.public}
+    changes: list[Row] = [
+        {"type": "publisher", "publisher": publisher, **change}
+        for publisher in publishers
+        if ledger.current_key(publisher) == key.public
+    ]
+    rows = sign_changes([*changes, {"type": "rotate", **change}], ledger.hub, key)
+    return ledger.append(lambda: rows if ledger.key == key.public else [])

@@ -1,8 +1,5 @@
 """Skills for Microsoft's Agent Framework, as a context provider.
 
-    agent = Agent(client, context_providers=[Skills(Satchel.for_project("."))])
-    await agent.run("review my change", session=session)
-
 Before a run it adds the catalogue and the tools, and appends the shortlist to the user's message.
 Its middleware answers tool calls, denies tools that a loaded skill forbids, and adds tools that
 appear during a run. Each `AgentSession` has its own session.
@@ -13,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
-from satchel._optional import renamed, require
+from satchel._optional import require
 from satchel.integrations.base import (
     ConversationHistory,
     ToolResult,
@@ -50,7 +47,7 @@ if TYPE_CHECKING:
         SupportsAgentRun,
     )
 
-    from satchel.integrations.base import ChildOptions, SessionOptions, Sessions
+    from satchel.integrations.base import AdapterReply, ChildOptions, SessionOptions, Sessions
     from satchel.integrations.base import SkillsSource as Given
     from satchel.session.session import Session
 
@@ -58,15 +55,43 @@ __all__ = ["SkillsProvider", "skill_tools"]
 
 
 class SkillsProvider(ContextProvider):
-    """Adds the catalogue, the tools, and the shortlist of each message."""
+    """A context provider that adds the catalogue, the tools, and the shortlist of each message.
+
+    Example:
+        import asyncio
+
+        from agent_framework import Agent
+        from agent_framework.openai import OpenAIChatClient
+        from satchel import Satchel
+        from satchel.integrations.agent_framework import SkillsProvider
+
+        agent = Agent(
+            OpenAIChatClient("gpt-5.4-mini"),
+            context_providers=[SkillsProvider(Satchel.for_project("."))],
+            default_options={"store": False},
+        )
+        result = asyncio.run(agent.run("Please review my change"))
+        assert result.text == "Nothing can break."
+    """
 
     def __init__(self, skills: Given | Sessions = None, **options: Unpack[SessionOptions]) -> None:
-        """Create a provider; the arguments are those of `base.sessions_of`."""
+        """Create a provider; no request is made.
+
+        Args:
+            skills: A `Satchel` or a project's folder (None: the current one), from which each
+                conversation gets its own session; or the session of a single conversation.
+            options: As for `Satchel.session`, for the sessions that it creates; see
+                `SessionOptions`.
+        """
         super().__init__("satchel")
         self.sessions = sessions_of(skills, **options)
 
     def child(self, **limits: Unpack[ChildOptions]) -> SkillsProvider:
-        """A provider for an agent that is a tool of another, limited to what the other may do."""
+        """A provider for an agent that is a tool of another, limited to what the other may do.
+
+        Args:
+            limits: What the sub-agent may use; see `ChildOptions`.
+        """
         return SkillsProvider(self.sessions.child(**limits))
 
     async def before_run(
@@ -79,8 +104,8 @@ class SkillsProvider(ContextProvider):
     ) -> None:
         """Add the current skills and tools to the request."""
         del agent
-        known = _history(context.get_messages(include_input=True), state.get("forbidden"))
-        ours = await asyncio.to_thread(self.sessions.of, session.session_id, known)
+        history = _history(context.get_messages(include_input=True), state.get("forbidden"))
+        ours = await asyncio.to_thread(self.sessions.of, session.session_id, history)
         last = context.input_messages[-1] if context.input_messages else None
         if last and last.role == "user" and last.text:
             appended = await atail(ours, last.text)
@@ -128,7 +153,7 @@ class _ToolMiddleware(FunctionMiddleware):
     ) -> None:
         arguments = dict(context.arguments)  # a model or a mapping
         if isinstance(context.function, _FrameworkTool):
-            context.result = (await acall(self._session, context.function.name, arguments)).text
+            context.result = (await _call(self._session, context.function, arguments)).text
             if context.tools is not None:  # the list of this run, for its next request
                 there = {getattr(tool, "name", "") for tool in context.tools}
                 now = await asyncio.to_thread(skill_tools, self._session)
@@ -144,35 +169,46 @@ class _FrameworkTool(FunctionTool):
     """One tool of a session."""
 
 
+async def _call(session: Session, tool: FunctionTool, arguments: dict[str, Any]) -> AdapterReply:
+    """Call a tool; the framework runs one that requires approval only after it was approved."""
+    approved = tool.approval_mode == "always_require"
+    return await acall(session, tool.name, arguments, approved=approved)
+
+
 def skill_tools(session: Session) -> list[FunctionTool]:
     """The current tools, for a custom agent.
 
     Add `session.prompt` to its instructions. Skills added later are not in this
     list; `SkillsProvider` adds them.
+
+    Args:
+        session: The session of the conversation.
     """
+    tools: dict[str, FunctionTool] = {}
 
     def function(name: str) -> Callable[..., Awaitable[str]]:
         async def run(**arguments: Any) -> str:
-            return (await acall(session, name, arguments)).text
+            return (await _call(session, tools[name], arguments)).text
 
         return run
 
-    return [
-        _FrameworkTool(
+    for spec in tools_of(session):
+        tools[spec.name] = _FrameworkTool(
             name=spec.name,
             description=spec.description,
             input_model=spec.parameters,
             func=function(spec.name),
         )
-        for spec in tools_of(session)
-    ]
+    return list(tools.values())
 
 
 def _append_text(message: Message, appended: str) -> Message:
     """Append text to a message, in one piece: some clients send each piece separately."""
     contents = list(message.contents)
-    at = max(index for index, one in enumerate(contents) if one.type == "text" and one.text)
-    contents[at] = Content.from_text(f"{contents[at].text}\n\n{appended}")
+    index = max(
+        index for index, content in enumerate(contents) if content.type == "text" and content.text
+    )
+    contents[index] = Content.from_text(f"{contents[index].text}\n\n{appended}")
     return Message(
         message.role,
         contents,
@@ -194,6 +230,3 @@ def _history(
         elif content.type == "function_result" and (call := calls.get(content.call_id)):
             results.append(ToolResult(call.name or "", str(content.result), call.arguments or ""))
     return ConversationHistory(results, prompts, forbidden)
-
-
-__getattr__ = renamed(__name__, {"Skills": "SkillsProvider"})

@@ -35,7 +35,11 @@ if TYPE_CHECKING:
 MAX_CONVERSATIONS = 1_000
 """An adapter drops the longest inactive conversation beyond this number."""
 
+FORBIDDEN = "satchel_forbidden"
+"""Where an adapter stores `Session.forbidden`: in a state, or in the metadata of a message."""
+
 __all__ = [
+    "FORBIDDEN",
     "MAX_CONVERSATIONS",
     "SKILL",
     "AdapterReply",
@@ -50,7 +54,8 @@ __all__ = [
     "atail",
     "atools_of",
     "call",
-    "joined",
+    "join_texts",
+    "newest_forbidden",
     "permit",
     "running",
     "sessions_of",
@@ -62,9 +67,9 @@ __all__ = [
 _running: ContextVar[Session | None] = ContextVar("satchel_session", default=None)
 
 
-_shadowed: WeakKeyDictionary[Session, set[str]] = WeakKeyDictionary()
+_recorded_shadowed: WeakKeyDictionary[Session, set[str]] = WeakKeyDictionary()
 """The tools of each session whose names the host has too, once they are recorded."""
-_noting = threading.Lock()
+_shadowed_lock = threading.Lock()
 
 
 class ToolSpec(NamedTuple):
@@ -86,7 +91,7 @@ class AdapterReply(NamedTuple):
 
 
 class Sessions:
-    """Maps conversations to sessions, which share neither loaded skills nor approvals."""
+    """The sessions of an adapter by conversation; they share no loaded skills and no approvals."""
 
     def __init__(
         self, begin: Callable[[], Session], *, nested: bool = False, single: Session | None = None
@@ -101,7 +106,7 @@ class Sessions:
         self.nested = nested
         self.single = single
         self.begin = begin
-        self._made: OrderedDict[str, Session] = OrderedDict()
+        self._sessions_by_key: OrderedDict[str, Session] = OrderedDict()
         self._known: WeakSet[Session] = WeakSet()
         """Includes dropped sessions, while they are still in use."""
         self._lock = threading.RLock()
@@ -111,24 +116,34 @@ class Sessions:
 
         The longest inactive conversation is dropped when there are too many. If it continues, the
         history tells what it had loaded, as after a restart.
+
+        Args:
+            key: The id of the conversation, as the framework has it.
+            history: What the framework's messages say, such as after a restart.
         """
         with self._lock:
-            session = self._made.get(key)
+            session = self._sessions_by_key.get(key)
             if session is None:
-                session = self._made[key] = self.begin()
+                session = self._sessions_by_key[key] = self.begin()
                 self._known.add(session)
-                if len(self._made) > MAX_CONVERSATIONS:
-                    gone, dropped = self._made.popitem(last=False)
+                if len(self._sessions_by_key) > MAX_CONVERSATIONS:
+                    dropped_key, dropped = self._sessions_by_key.popitem(last=False)
                     reason = f"more than {MAX_CONVERSATIONS:,} conversations"
                     names = tuple(dropped.loaded)
-                    dropped.trace.record("forgotten", names, conversation=gone, reason=reason)
-            self._made.move_to_end(key)
+                    dropped.trace.record(
+                        "forgotten", names, conversation=dropped_key, reason=reason
+                    )
+            self._sessions_by_key.move_to_end(key)
         if history is not None:
             session.sync(history, complete=False)
         return session
 
     def child(self, **limits: Unpack[ChildOptions]) -> Sessions:
-        """For a sub-agent: its session is a child of the session that is running when it starts."""
+        """For a sub-agent: its session is a child of the session that is running when it starts.
+
+        Args:
+            limits: What the sub-agent may use; see `ChildOptions`.
+        """
         check_options(limits, ChildOptions)
         return Sessions(lambda: self._parent().child(**limits), nested=True)
 
@@ -142,13 +157,13 @@ class Sessions:
         with self._lock:
             if running_now is not None and running_now in self._known:
                 return running_now
-            known = {id(session): session for session in self._known}
-            if len(known) > 1:
+            sessions = {id(session): session for session in self._known}
+            if len(sessions) > 1:
                 raise InvalidInput(
                     say("It is not known which conversation starts this sub-agent"),
                     say("Start it inside `running(session)` of `satchel.integrations.base`"),
                 )
-            return next(iter(known.values())) if known else self.of()
+            return next(iter(sessions.values())) if sessions else self.of()
 
 
 def sessions_of(
@@ -164,6 +179,13 @@ def sessions_of(
     Raises:
         InvalidInput: an option has a wrong name or value, or is combined with an existing session;
             or `skills` is something else.
+
+    Example:
+        from satchel.integrations.base import sessions_of
+
+        sessions = sessions_of(".", exclude=["draft-*"])
+        assert sessions.of("ada") is sessions.of("ada")
+        assert sessions.of("ada") is not sessions.of("grace")
     """
     check_options(options)
     if skills is None or isinstance(skills, str | os.PathLike):
@@ -191,7 +213,11 @@ def sessions_of(
 
 @contextmanager
 def running(session: Session) -> Generator[None]:
-    """Within this context, new sub-agents are children of this session."""
+    """Within this context, new sub-agents are children of this session.
+
+    Args:
+        session: The session whose tools run.
+    """
     token = _running.set(session)
     try:
         yield
@@ -221,53 +247,77 @@ def call(
 ) -> AdapterReply:
     """Call a tool. It never raises."""
     envelope = session.call(name, arguments, call_id=call_id or "")
-    return _reply(envelope, joined(session.news(), session.reminder_due()))
+    return _make_reply(envelope, join_texts(session.change_notice(), session.reminder_due()))
 
 
 async def acall(
-    session: Session, name: str, arguments: Mapping[str, Any] | str, call_id: str | None = ""
+    session: Session,
+    name: str,
+    arguments: Mapping[str, Any] | str,
+    call_id: str | None = "",
+    *,
+    approved: bool = False,
 ) -> AdapterReply:
-    """Call a tool without blocking the loop; cancelling the task ends the program."""
-    envelope = await session.acall(name, arguments, call_id=call_id or "")
-    return _reply(envelope, joined(await session.anews(), session.reminder_due()))
+    """Call a tool without blocking the loop; cancelling the task ends the program.
+
+    Args:
+        session: The session.
+        name: Name of the tool.
+        arguments: Its arguments.
+        call_id: The provider's id of the call.
+        approved: The framework asked a person before this call.
+    """
+    envelope = await session.acall(name, arguments, call_id=call_id or "", approved=approved)
+    return _make_reply(envelope, join_texts(await session.achange_notice(), session.reminder_due()))
 
 
 def permit(session: Session, name: str, arguments: Mapping[str, Any] | str) -> AdapterReply | None:
     """The reply for a host tool that a loaded skill forbids; None when it is allowed."""
-    refusal = session.permit(name, arguments)
-    return _reply(refusal) if refusal else None
+    refusal = session.refusal_for(name, arguments)
+    return _make_reply(refusal) if refusal else None
 
 
 async def apermit(
     session: Session, name: str, arguments: Mapping[str, Any] | str
 ) -> AdapterReply | None:
     """`permit` with asynchronous approval."""
-    refusal = await session.apermit(name, arguments)
-    return _reply(refusal) if refusal else None
+    refusal = await session.arefusal_for(name, arguments)
+    return _make_reply(refusal) if refusal else None
 
 
-def _reply(envelope: Envelope, news: str = "") -> AdapterReply:
+def _make_reply(envelope: Envelope, notices: str = "") -> AdapterReply:
     """The part of an envelope for the model, with change notices."""
-    text = f"{envelope.text}\n\n{news}" if news else f"{envelope.text}"  # stores take plain texts
+    text = f"{envelope.text}"  # stores take plain texts
+    if notices:
+        text += f"\n\n{notices}"
     return AdapterReply(text, envelope.status == "error", envelope)
 
 
-def joined(own: str | None, prompt: str) -> str:
+def newest_forbidden(metadata: Iterable[Mapping[str, Any] | None]) -> dict[str, list[str]] | None:
+    """What loaded skills forbid, in the newest metadata that have it; None where none has.
+
+    A summary replaces old messages, and not the newest one.
+    """
+    rows = [row[FORBIDDEN] for row in metadata if row and isinstance(row.get(FORBIDDEN), dict)]
+    return {str(name): list(map(str, tools)) for name, tools in rows[-1].items()} if rows else None
+
+
+def join_texts(instructions: str | None, prompt: str) -> str:
     """The host's instructions, then ours: the constant part comes first."""
-    return f"{own}\n\n{prompt}" if own and prompt else own or prompt
+    return f"{instructions}\n\n{prompt}" if instructions and prompt else instructions or prompt
 
 
-def shadowed(session: Session, taken: Iterable[str], ours: Iterable[str]) -> set[str]:
+def shadowed(session: Session, host_names: Iterable[str], session_names: Iterable[str]) -> set[str]:
     """The session's tools to omit because the host has tools of the same names."""
-    found = set(taken) & set(ours)
-    with _noting:
-        sent = _shadowed.setdefault(session, set())
-        new = sorted(found - sent)
-        sent.update(new)
+    names = set(host_names) & set(session_names)
+    with _shadowed_lock:
+        recorded = _recorded_shadowed.setdefault(session, set())
+        new = sorted(names - recorded)
+        recorded.update(new)
     for name in new:
         reason = "a tool of the host has this name"
         session.trace.record("shadowed", (), tool=name, reason=reason)
-    return found
+    return names
 
 
 def tail(session: Session, message: str, history: ConversationHistory | None = None) -> str:

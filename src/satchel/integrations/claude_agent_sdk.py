@@ -1,10 +1,5 @@
 """Skills for the Claude Agent SDK, as options: system prompt, MCP server and hooks.
 
-    skills = Skills(Satchel.for_project("."))
-    async with ClaudeSDKClient(skills.options(ClaudeAgentOptions(...))) as client:
-        await skills.refresh(client)
-        await client.query("review my change")
-
 The SDK runs Claude Code as a separate program. The tools are therefore an in-process MCP server,
 the catalogue is appended to the system prompt, and hooks append the shortlist to a prompt, deny
 other tools, and identify the calling agent. Each conversation of Claude Code has its own session;
@@ -19,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from satchel._optional import renamed, require
+from satchel._optional import require
 from satchel.errors import InvalidInput
 from satchel.integrations.base import (
     MAX_CONVERSATIONS,
@@ -28,11 +23,11 @@ from satchel.integrations.base import (
     acall,
     apermit,
     atools_of,
-    joined,
+    join_texts,
     running,
     sessions_of,
 )
-from satchel.session.history import read_messages, skill_text
+from satchel.session.history import find_skill_text, read_messages
 
 try:
     from claude_agent_sdk import ClaudeAgentOptions, HookMatcher
@@ -58,7 +53,17 @@ MAX_RESULT_CHARS = 500_000
 
 
 class SkillsOptions:
-    """Skills for one conversation with Claude Code, and for its sub-agents."""
+    """Skills for one conversation with Claude Code, and for its sub-agents.
+
+    Example:
+        from claude_agent_sdk import ClaudeAgentOptions
+        from satchel import Satchel
+        from satchel.integrations.claude_agent_sdk import SkillsOptions
+
+        skills = SkillsOptions(Satchel.for_project("."))
+        options = skills.options(ClaudeAgentOptions(model="claude-sonnet-5"))
+        # async with ClaudeSDKClient(options) as client: …
+    """
 
     def __init__(
         self, skills: Given = None, *, name: str = "skills", **options: Unpack[SessionOptions]
@@ -86,14 +91,17 @@ class SkillsOptions:
     def options(self, options: ClaudeAgentOptions | None = None) -> ClaudeAgentOptions:
         """Add skills to options. Claude Code's own list of skills is off unless it is set.
 
+        Args:
+            options: Your options; those of the SDK when None.
+
         Raises:
             InvalidInput: the system prompt or the MCP servers are in a file.
         """
-        own = options or ClaudeAgentOptions()
-        if not isinstance(own.mcp_servers, dict):
+        merged = options or ClaudeAgentOptions()
+        if not isinstance(merged.mcp_servers, dict):
             raise InvalidInput("`mcp_servers` is a file", "Give the servers as a dictionary")
         server: Any = {"type": "sdk", "name": self.name, "instance": self._server()}
-        hooks = {event: list(matchers) for event, matchers in (own.hooks or {}).items()}
+        hooks = {event: list(matchers) for event, matchers in (merged.hooks or {}).items()}
         hooks.setdefault("UserPromptSubmit", []).append(HookMatcher(hooks=[self._on_prompt]))
         hooks.setdefault("PreCompact", []).append(HookMatcher(hooks=[self._on_compact]))
         # The default is to deny: a hook that fails must not let a forbidden tool pass.
@@ -101,12 +109,12 @@ class SkillsOptions:
             HookMatcher(hooks=[self._on_tool], on_failure="block", timeout=600)
         )
         return replace(
-            own,
-            system_prompt=self._system(own.system_prompt),
-            mcp_servers={**own.mcp_servers, self.name: server},
-            allowed_tools=[*own.allowed_tools, f"mcp__{self.name}"],  # Satchel asks itself
+            merged,
+            system_prompt=self._system(merged.system_prompt),
+            mcp_servers={**merged.mcp_servers, self.name: server},
+            allowed_tools=[*merged.allowed_tools, f"mcp__{self.name}"],  # Satchel asks itself
             hooks=hooks,
-            skills=[] if own.skills is None else own.skills,
+            skills=[] if merged.skills is None else merged.skills,
         )
 
     def agent(
@@ -123,27 +131,33 @@ class SkillsOptions:
         child = self.session.child(**limits)
         listed = agent.tools
         if listed is not None:
-            listed = [*listed, *(f"mcp__{self.name}__{one}" for one in child.names)]
+            listed = [*listed, *(f"mcp__{self.name}__{name}" for name in child.names)]
         return replace(
-            agent, prompt=joined(agent.prompt, self._with_tool_names(child.prompt)), tools=listed
+            agent,
+            prompt=join_texts(agent.prompt, self._with_tool_names(child.prompt)),
+            tools=listed,
         )
 
     async def refresh(self, client: ClaudeSDKClient) -> bool:
-        """Declare tools that appeared since; call it between turns. True when there were some."""
+        """Declare tools that appeared since; call it between turns. True when there were some.
+
+        Args:
+            client: The client of the conversation.
+        """
         if await self.session.anames() == self._declared:
             return False
         await client.toggle_mcp_server(self.name, enabled=False)
         await client.toggle_mcp_server(self.name, enabled=True)
         return True
 
-    def _system(self, own: Any) -> Any:
+    def _system(self, system: Any) -> Any:
         ours = self._with_tool_names(self._prompt)
-        if own is None or isinstance(own, str):
-            return joined(own, ours)
-        if own["type"] == "file":
+        if system is None or isinstance(system, str):
+            return join_texts(system, ours)
+        if system["type"] == "file":
             raise InvalidInput("`system_prompt` is a file", "Give its text")
-        key = "append" if own["type"] == "preset" else "prompt"
-        return {**own, key: joined(own.get(key), ours)}
+        key = "append" if system["type"] == "preset" else "prompt"
+        return {**system, key: join_texts(system.get(key), ours)}
 
     def _with_tool_names(self, prompt: str) -> str:
         """The catalogue with the names that its tools have here."""
@@ -217,7 +231,7 @@ class SkillsOptions:
         """The history is summarised: loaded skills may be loaded again."""
         del use, context
         session = await asyncio.to_thread(self._conversation, data)
-        if lost := [held.name for held in session.loaded.values() if held.present]:
+        if lost := [skill.name for skill in session.loaded.values() if skill.present]:
             session.forget(*lost)
         return {}
 
@@ -250,24 +264,22 @@ def _transcript(path: str | None, server: str) -> ConversationHistory:
     after: list[Any] = []
     with suppress(OSError, ValueError), open(path or "", encoding="utf-8") as stream:
         for line in stream:
-            row = json.loads(line)
+            row: dict[str, Any] = json.loads(line)
+            message: dict[str, Any] = row.get("message") or {}
             if row.get("subtype") == "compact_boundary":
                 before, after = [*before, *after], []
-            elif row.get("message") and not row.get("isSidechain"):
-                after.append(row["message"])
+            elif message.get("role") and not row.get("isSidechain"):
+                after.append(message)
     prefix = f"mcp__{server}__"
     forbidden = {
-        known.name: known.disallowed
+        skill.name: skill.disallowed
         for result in read_messages(before).results
-        if result.tool == f"{prefix}{SKILL}" and (known := skill_text(result.text))
+        if result.tool == f"{prefix}{SKILL}" and (skill := find_skill_text(result.text))
     }
     history = read_messages(after)
-    results = [one._replace(tool=one.tool.removeprefix(prefix)) for one in history.results]
+    results = [result._replace(tool=result.tool.removeprefix(prefix)) for result in history.results]
     return ConversationHistory(results, history.prompts, forbidden)
 
 
 def _result(text: str, *, failed: bool) -> CallToolResult:
     return CallToolResult(content=[TextContent(type="text", text=text)], is_error=failed)
-
-
-__getattr__ = renamed(__name__, {"Skills": "SkillsOptions"})

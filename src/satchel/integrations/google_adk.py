@@ -1,9 +1,5 @@
 """Skills for Google's ADK, as a toolset and a plugin for the whole app.
 
-    skills = Skills(Satchel.for_project("."))
-    agent = LlmAgent(name="helper", model="gemini-3-flash", tools=[skills])
-    app = App(name="helper", root_agent=agent, plugins=[skills.plugin])
-
 The toolset adds the catalogue and lists the tools before each request. The plugin does what an
 agent cannot do: it appends the shortlist to the user's message before ADK stores it, and denies
 other tools. Each ADK session has its own session.
@@ -14,8 +10,9 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from satchel._optional import renamed, require
+from satchel._optional import require
 from satchel.integrations.base import (
+    FORBIDDEN,
     ConversationHistory,
     ToolResult,
     acall,
@@ -56,18 +53,33 @@ if TYPE_CHECKING:
 
 __all__ = ["SkillsPlugin", "SkillsToolset"]
 
-_STATE = "satchel_forbidden"
-"""The key in ADK's session state."""
-
 _caller: ContextVar[Session | None] = ContextVar("satchel_adk_caller", default=None)
 """The session that called the running tool: an agent that the tool starts is its child."""
 
 
 class SkillsToolset(BaseToolset):
-    """The tools, and the catalogue in the system instruction."""
+    """The tools, and the catalogue in the system instruction; its `plugin` belongs to the app.
+
+    Example:
+        from google.adk.agents import LlmAgent
+        from google.adk.apps import App
+        from satchel import Satchel
+        from satchel.integrations.google_adk import SkillsToolset
+
+        skills = SkillsToolset(Satchel.for_project("."))
+        agent = LlmAgent(name="helper", model="gemini-3.5-flash", tools=[skills])
+        app = App(name="helper", root_agent=agent, plugins=[skills.plugin])
+    """
 
     def __init__(self, skills: Given | Sessions = None, **options: Unpack[SessionOptions]) -> None:
-        """Create a toolset; the arguments are those of `base.sessions_of`."""
+        """Create a toolset; no request is made.
+
+        Args:
+            skills: A `Satchel` or a project's folder (None: the current one), from which each
+                conversation gets its own session; or the session of a single conversation.
+            options: As for `Satchel.session`, for the sessions that it creates; see
+                `SessionOptions`.
+        """
         super().__init__()
         self._use_invocation_cache = False  # changes of the library apply within a turn
         self.sessions = sessions_of(skills, **options)
@@ -78,7 +90,11 @@ class SkillsToolset(BaseToolset):
         self._parent: SkillsToolset | None = None
 
     def child(self, **limits: Unpack[ChildOptions]) -> SkillsToolset:
-        """A toolset for a sub-agent, limited to what the starting agent may do."""
+        """A toolset for a sub-agent, limited to what the starting agent may do.
+
+        Args:
+            limits: What the sub-agent may use; see `ChildOptions`.
+        """
         child = SkillsToolset(self.sessions.child(**limits))
         child._parent = self
         self.children.append(child)
@@ -105,17 +121,18 @@ class SkillsToolset(BaseToolset):
         """The agents with these skills: what others loaded is not in their requests."""
         invocation = context._invocation_context  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - the only way to the agent
         todo: list[Any] = [getattr(invocation.agent, "root_agent", invocation.agent)]
-        found = {"user"}
+        authors = {"user"}
         while todo:
             agent = todo.pop()
             todo += agent.sub_agents
             if any(tool is self for tool in getattr(agent, "tools", ())):
-                found.add(agent.name)
-        return found
+                authors.add(agent.name)
+        return authors
 
     @property
     def _state_key(self) -> str:
-        return _STATE if self._parent is None else f"{_STATE}_{self._parent.children.index(self)}"
+        parent = self._parent
+        return FORBIDDEN if parent is None else f"{FORBIDDEN}_{parent.children.index(self)}"
 
     def keep_forbidden(self, context: ToolContext) -> None:
         """Store what the loaded skills forbid: their text may be trimmed before a restart."""
@@ -125,8 +142,8 @@ class SkillsToolset(BaseToolset):
 
     def toolset_for(self, agent: str) -> SkillsToolset:
         """The toolset of an agent: this one, or that of a child."""
-        found = (one.toolset_for(agent) for one in self.children)
-        return next((one for one in found if agent in one.agents), self)
+        toolsets = (child.toolset_for(agent) for child in self.children)
+        return next((toolset for toolset in toolsets if agent in toolset.agents), self)
 
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
         """The current tools."""
@@ -147,10 +164,17 @@ class SkillsToolset(BaseToolset):
 
 
 class SkillsPlugin(BasePlugin):
-    """A plugin for the app: appends shortlists, and denies tools that a loaded skill forbids."""
+    """A plugin for the app: appends shortlists, and denies tools that a loaded skill forbids.
+
+    The attribute `plugin` of a `SkillsToolset` has one.
+    """
 
     def __init__(self, skills: SkillsToolset) -> None:
-        """Use the toolset of the app's first agent."""
+        """Create a plugin for the toolset of the app's first agent.
+
+        Args:
+            skills: The toolset of the app's first agent.
+        """
         super().__init__("satchel")
         self._skills = skills
 
@@ -162,12 +186,12 @@ class SkillsPlugin(BasePlugin):
 
         # The answering agent may be a sub-agent, and one without skills needs no shortlist.
         tools: list[object] = getattr(invocation_context.agent, "tools", [self._skills])
-        own = [tool for tool in tools if isinstance(tool, SkillsToolset)]
+        toolsets = [tool for tool in tools if isinstance(tool, SkillsToolset)]
         text = "\n".join(part.text for part in user_message.parts or () if part.text)
-        if not own or not text:
+        if not toolsets or not text:
             return None
         context = ReadonlyContext(invocation_context)
-        appended = await atail(own[0].session(context), text, own[0].history(context))
+        appended = await atail(toolsets[0].session(context), text, toolsets[0].history(context))
         if not appended:
             return None
         parts = [*(user_message.parts or ()), types.Part(text=appended)]
@@ -232,6 +256,3 @@ def _history(
             elif part.text and content.role == "user":
                 prompts.append(part.text)
     return ConversationHistory(results, prompts, forbidden)
-
-
-__getattr__ = renamed(__name__, {"Skills": "SkillsToolset"})

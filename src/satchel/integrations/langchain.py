@@ -1,7 +1,5 @@
 """Skills for LangChain, as middleware of `create_agent` or `create_deep_agent`.
 
-    agent = create_agent(model, middleware=[SkillsMiddleware(Satchel.for_project("."))])
-
 The catalogue goes into the system message, the current tools into each request, the shortlist after
 the user's message, and calls are answered before they reach the tool node. In `create_deep_agent`
 it replaces the middleware of the same name.
@@ -15,12 +13,14 @@ from uuid import uuid4
 
 from satchel._optional import require
 from satchel.integrations.base import (
+    FORBIDDEN,
     ConversationHistory,
     ToolResult,
     acall,
     apermit,
     call,
-    joined,
+    join_texts,
+    newest_forbidden,
     permit,
     running,
     sessions_of,
@@ -73,10 +73,21 @@ class SkillsState(AgentState[Any]):
 
 
 class SkillsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
-    """Skills for an agent of LangChain.
+    """Adds skills to an agent of LangChain, LangGraph or deepagents.
 
-    Each thread has its own session; without a checkpointer, each list of messages that begins
-    with the same message.
+    Each thread has its own session; without a checkpointer, each list of messages that begins with
+    the same message has one.
+
+    Example:
+        from langchain.agents import create_agent
+        from langchain_openai import ChatOpenAI
+        from satchel import Satchel
+        from satchel.integrations.langchain import SkillsMiddleware
+
+        skills = SkillsMiddleware(Satchel.for_project("."), exclude=["draft-*"])
+        agent = create_agent(ChatOpenAI(model="gpt-5.4-mini"), middleware=[skills])
+        result = agent.invoke({"messages": [("user", "Please review my change")]})
+        assert result["messages"][-1].text == "Nothing can break."
     """
 
     state_schema = SkillsState
@@ -84,13 +95,24 @@ class SkillsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     def __init__(
         self, skills: SkillsSource | Sessions = None, **options: Unpack[SessionOptions]
     ) -> None:
-        """Create the middleware; the arguments are those of `base.sessions_of`."""
+        """Create the middleware; no request is made.
+
+        Args:
+            skills: A `Satchel` or a project's folder (None: the current one), from which each
+                conversation gets its own session; or the session of a single conversation.
+            options: As for `Satchel.session`, for the sessions that it creates; see
+                `SessionOptions`.
+        """
         super().__init__()
         self.sessions = sessions_of(skills, **options)
         self.tools = []
 
     def child(self, **limits: Unpack[ChildOptions]) -> SkillsMiddleware:
-        """Middleware for a sub-agent, limited to what the starting agent may do."""
+        """Middleware for a sub-agent, limited to what the starting agent may do.
+
+        Args:
+            limits: What the sub-agent may use; see `ChildOptions`.
+        """
         return SkillsMiddleware(self.sessions.child(**limits))
 
     # --- user messages --------------------------------------------------------------------
@@ -111,9 +133,9 @@ class SkillsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         if isinstance(last, HumanMessage) and (
             appended := tail(self.sessions.of(key), last.text, _history(messages, state))
         ):
-            own = last.content
+            prompt = last.content
             block = {"type": "text", "text": appended}
-            content = f"{own}\n\n{appended}" if isinstance(own, str) else [*own, block]
+            content = f"{prompt}\n\n{appended}" if isinstance(prompt, str) else [*prompt, block]
             messages[-1] = last.model_copy(update={"content": content})
         # A message with an existing id replaces the message of that id.
         changed = Overwrite(messages) if nameless else messages[-1:]
@@ -129,8 +151,8 @@ class SkillsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         """Store what the loaded skills forbid: their text may be trimmed before a restart."""
         del runtime
         forbidden = self._session(state).forbidden
-        is_new = forbidden != state.get("satchel_forbidden", {})
-        return {"satchel_forbidden": forbidden} if is_new else None
+        is_new = forbidden != state.get(FORBIDDEN, {})
+        return {FORBIDDEN: forbidden} if is_new else None
 
     # --- requests -------------------------------------------------------------------------
 
@@ -138,7 +160,7 @@ class SkillsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
         """Add the current skills and tools to the request."""
-        return handler(self._with_skills(request))
+        return self._with_forbidden(request, handler(self._with_skills(request)))
 
     async def awrap_model_call(
         self,
@@ -146,20 +168,30 @@ class SkillsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
         """`wrap_model_call` without blocking the loop."""
-        return await handler(await asyncio.to_thread(self._with_skills, request))
+        response = await handler(await asyncio.to_thread(self._with_skills, request))
+        return await asyncio.to_thread(self._with_forbidden, request, response)
 
     def _with_skills(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         session = self._session(request.state)
         session.sync(_history(request.messages, request.state))
-        own = request.system_message
-        if own is None or isinstance(own.content, str):
-            system = SystemMessage(joined(own.text if own else "", session.prompt))
+        message = request.system_message
+        if message is None or isinstance(message.content, str):
+            system = SystemMessage(join_texts(message.text if message else "", session.prompt))
         else:
-            system = SystemMessage([*own.content, {"type": "text", "text": session.prompt}])
+            system = SystemMessage([*message.content, {"type": "text", "text": session.prompt}])
         ours = session.definitions("openai")
         hidden = shadowed(session, map(_name, request.tools), map(_name, ours))
         new = [item for item in ours if _name(item) not in hidden]
         return request.override(system_message=system, tools=[*request.tools, *new])
+
+    def _with_forbidden(
+        self, request: ModelRequest[Any], response: ModelResponse[Any]
+    ) -> ModelResponse[Any]:
+        """Store what the loaded skills forbid: without a checkpointer there is no state."""
+        if forbidden := self._session(request.state).forbidden:
+            for message in response.result:
+                message.response_metadata[FORBIDDEN] = forbidden
+        return response
 
     # --- tool calls -----------------------------------------------------------------------
 
@@ -215,6 +247,9 @@ def skill_tools(session: Session) -> list[StructuredTool]:
 
     Add `session.prompt` to the system message. Skills added later are not in this
     list; `SkillsMiddleware` adds them.
+
+    Args:
+        session: The session of the conversation.
     """
     return [_structured(session, *spec) for spec in tools_of(session)]
 
@@ -268,7 +303,10 @@ def _history(messages: Sequence[AnyMessage], state: Any) -> ConversationHistory:
             failed = message.status == "error"
             results.append(ToolResult(name, str(message.text), arguments, failed))
     prompts = [str(message.text) for message in messages if isinstance(message, HumanMessage)]
-    return ConversationHistory(results, prompts, state.get("satchel_forbidden"))
+    forbidden = state.get(FORBIDDEN) or newest_forbidden(
+        message.response_metadata for message in messages
+    )
+    return ConversationHistory(results, prompts, forbidden)
 
 
 def _name(tool: BaseTool | dict[str, Any]) -> str:

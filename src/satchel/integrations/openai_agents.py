@@ -1,9 +1,5 @@
 """Skills for the OpenAI Agents SDK, as an `Agent` with a session.
 
-    session = Satchel.for_project(".").session()
-    agent = SkillsAgent("Helper", instructions="...", skills=session)
-    result = await Runner.run(agent, session.with_tail("review my change"))
-
 With a `Session` an agent is one conversation. With a `Satchel` it serves any number of them: each
 run has its own session, which reads from the run's input what was loaded before. A sub-agent gets
 `session.child()`.
@@ -24,7 +20,7 @@ from satchel.integrations.base import (
     acall,
     apermit,
     atools_of,
-    joined,
+    join_texts,
     sessions_of,
     shadowed,
     tools_of,
@@ -49,7 +45,28 @@ __all__ = ["SkillsAgent", "skill_tools"]
 
 @dataclass
 class SkillsAgent(Agent[Any]):
-    """An agent with skills: the catalogue in its system prompt, and the current tools."""
+    """An `Agent` of the SDK with skills: the catalogue in its system prompt, and the current tools.
+
+    All arguments of the SDK's `Agent` can be given, too.
+
+    Example:
+        import asyncio
+
+        from agents import Runner, set_tracing_disabled
+        from satchel import Satchel
+        from satchel.integrations.openai_agents import SkillsAgent
+
+        set_tracing_disabled(disabled=True)
+        session = Satchel.for_project(".").session()
+        agent = SkillsAgent("Helper", instructions="You help here.", skills=session)
+
+
+        async def ask(words):
+            return await Runner.run(agent, session.with_tail(words))
+
+
+        assert asyncio.run(ask("Please review my change")).final_output == "Nothing can break."
+    """
 
     skills: SkillsSource | Sessions = field(default=None, kw_only=True)
     """The session of one conversation; or a `Satchel` or a folder, for any number of them."""
@@ -83,10 +100,10 @@ class SkillsAgent(Agent[Any]):
             )
         return single
 
-    def as_tool(self, *args: Any, **more: Any) -> FunctionTool:
+    def as_tool(self, *args: Any, **options: Any) -> FunctionTool:
         """`Agent.as_tool`; each call starts a conversation below this session."""
         self._is_tool = True
-        return super().as_tool(*args, **more)
+        return super().as_tool(*args, **options)
 
     def _session_in(self, run: RunContextWrapper[Any]) -> Session:
         """The session of a run, with what its input tells."""
@@ -103,9 +120,9 @@ class SkillsAgent(Agent[Any]):
 
     def _own_session(self, run: RunContextWrapper[Any], sessions: Sessions) -> Session:
         runs: list[tuple[weakref.ref[RunContextWrapper[Any]], Session]] = self._runs
-        runs[:] = [one for one in runs if one[0]() is not None]
-        for known, session in runs:
-            if known() is run:
+        runs[:] = [run_entry for run_entry in runs if run_entry[0]() is not None]
+        for run_reference, session in runs:
+            if run_reference() is run:
                 return session
         new = sessions.single.child() if sessions.single is not None else sessions.begin()
         runs.append((weakref.ref(run), new))
@@ -113,17 +130,17 @@ class SkillsAgent(Agent[Any]):
 
     async def get_system_prompt(self, run_context: RunContextWrapper[Any]) -> str | None:
         """The agent's own instructions, then the catalogue."""
-        own = await super().get_system_prompt(run_context)
+        instructions = await super().get_system_prompt(run_context)
         session = await asyncio.to_thread(self._session_in, run_context)
-        return joined(own, await session.aprompt()) or None
+        return join_texts(instructions, await session.aprompt()) or None
 
     async def get_all_tools(self, run_context: RunContextWrapper[Any]) -> list[Tool]:
         """The agent's own tools, then the session's current ones."""
         session = await asyncio.to_thread(self._session_in, run_context)
-        own = await super().get_all_tools(run_context)
+        tools = await super().get_all_tools(run_context)
         ours = [_function(session, spec) for spec in await atools_of(session)]
-        hidden = shadowed(session, (tool.name for tool in own), (tool.name for tool in ours))
-        guarded = [_guarded(session, tool) for tool in own]
+        hidden = shadowed(session, (tool.name for tool in tools), (tool.name for tool in ours))
+        guarded = [_guarded(session, tool) for tool in tools]
         return [*guarded, *(tool for tool in ours if tool.name not in hidden)]
 
 
@@ -132,15 +149,18 @@ def skill_tools(session: Session) -> list[FunctionTool]:
 
     Add `session.prompt` to its instructions. Skills added later are not in this
     list; a `SkillsAgent` lists tools before each request.
+
+    Args:
+        session: The session of the conversation.
     """
     return [_function(session, spec) for spec in tools_of(session)]
 
 
 def _function(session: Session, spec: ToolSpec) -> FunctionTool:
     async def invoke(context: ToolContext[Any], arguments: str) -> str:
-        return (
-            await acall(session, spec.name, arguments, getattr(context, "tool_call_id", ""))
-        ).text
+        call_id = context.tool_call_id
+        approved = context.is_tool_approved(spec.name, call_id) is True
+        return (await acall(session, spec.name, arguments, call_id, approved=approved)).text
 
     return FunctionTool(
         name=spec.name,

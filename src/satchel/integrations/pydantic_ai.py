@@ -1,7 +1,5 @@
 """Skills for pydantic-ai, as a capability or as a toolset.
 
-    agent = Agent(model, capabilities=[Skills(Satchel.for_project("."))])
-
 The toolset adds the catalogue as instructions and lists the tools before each request; the
 capability also appends the shortlist to the user's prompt. Each conversation (`conversation_id`,
 which pydantic-ai takes from the message history) has its own session.
@@ -14,11 +12,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from satchel._optional import renamed, require
+from satchel._optional import require
 from satchel.integrations.base import (
+    FORBIDDEN,
     acall,
     apermit,
     atail,
+    newest_forbidden,
     running,
     sessions_of,
     shadowed,
@@ -38,16 +38,17 @@ except ImportError:
     raise
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
     from typing import Unpack
 
     from pydantic_ai import RunContext
-    from pydantic_ai.messages import ToolCallPart
+    from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
     from pydantic_ai.models import ModelRequestContext
     from pydantic_ai.run import AgentRunResult
 
     from satchel.integrations.base import ChildOptions, SessionOptions, Sessions
     from satchel.integrations.base import SkillsSource as Given
+    from satchel.session.history import ConversationHistory
     from satchel.session.session import Session
 
 __all__ = ["SkillToolset", "SkillsCapability"]
@@ -57,10 +58,17 @@ _ANYTHING = SchemaValidator(core_schema.any_schema())
 
 
 class SkillToolset(AbstractToolset[Any]):
-    """The tools, and the catalogue as their instructions."""
+    """The tools, with the catalogue as their instructions; without the shortlist."""
 
     def __init__(self, skills: Given | Sessions = None, **options: Unpack[SessionOptions]) -> None:
-        """Create a toolset; the arguments are those of `base.sessions_of`."""
+        """Create a toolset; no request is made.
+
+        Args:
+            skills: A `Satchel` or a project's folder (None: the current one), from which each
+                conversation gets its own session; or the session of a single conversation.
+            options: As for `Satchel.session`, for the sessions that it creates; see
+                `SessionOptions`.
+        """
         self.sessions = sessions_of(skills, **options)
         self._hosts: WeakKeyDictionary[Session, set[str]] = WeakKeyDictionary()
         self._ours: WeakKeyDictionary[Session, set[str]] = WeakKeyDictionary()
@@ -78,7 +86,7 @@ class SkillToolset(AbstractToolset[Any]):
 
     async def sync(self, ctx: RunContext[Any]) -> None:
         """Read from the history of a run what the session has to know, before a tool is called."""
-        session, history = self.session(ctx), read_history(ctx.messages)
+        session, history = self.session(ctx), _history(ctx.messages)
         await asyncio.to_thread(session.sync, history, complete=False)
 
     async def _prompt_and_tools(self, ctx: RunContext[Any]) -> tuple[str, list[dict[str, Any]]]:
@@ -89,7 +97,7 @@ class SkillToolset(AbstractToolset[Any]):
             self._runs[session] = run
             await session.abegin_turn()
             await self.sync(ctx)
-        return await session.atold()
+        return await session.aprompt_and_definitions()
 
     async def get_instructions(self, ctx: RunContext[Any]) -> InstructionPart | None:
         """The catalogue. It is frozen, so that a provider may cache it."""
@@ -120,14 +128,14 @@ class SkillToolset(AbstractToolset[Any]):
 
     async def _taken(self, ctx: RunContext[Any]) -> set[str]:
         """The names of the agent's other tools: a duplicate would abort the run."""
-        found: set[str] = set()
+        names: set[str] = set()
         for toolset in ctx.agent.toolsets if ctx.agent is not None else ():
             leaves: list[AbstractToolset[Any]] = []
             toolset.apply(leaves.append)
             if not any(isinstance(leaf, SkillToolset) for leaf in leaves):
-                found.update(await toolset.get_tools(ctx))
-        self._hosts[self.session(ctx)] = found
-        return found
+                names.update(await toolset.get_tools(ctx))
+        self._hosts[self.session(ctx)] = names
+        return names
 
     def is_ours(self, ctx: RunContext[Any], name: str) -> bool:
         """Whether a tool is the session's, and not one of the agent's own."""
@@ -139,22 +147,48 @@ class SkillToolset(AbstractToolset[Any]):
     ) -> Any:
         """Call a tool. A failure is returned to the model, and not retried automatically."""
         del tool
-        reply = await acall(self.session(ctx), name, tool_args, ctx.tool_call_id)
+        reply = await acall(
+            self.session(ctx), name, tool_args, ctx.tool_call_id, approved=ctx.tool_call_approved
+        )
         if reply.failed:
             raise ToolFailed(reply.text)
         return reply.text
 
 
 class SkillsCapability(AbstractCapability[Any]):
-    """Skills for an agent: the toolset, and the shortlist after each prompt."""
+    """Adds skills to an agent of pydantic-ai: the catalogue, the tools and the shortlist.
+
+    Each conversation, which pydantic-ai knows by its `conversation_id`, has its own session.
+
+    Example:
+        from pydantic_ai import Agent
+        from satchel import Satchel
+        from satchel.integrations.pydantic_ai import SkillsCapability
+
+        skills = SkillsCapability(Satchel.for_project("."), exclude=["draft-*"])
+        agent = Agent("anthropic:claude-sonnet-5", capabilities=[skills])
+        result = agent.run_sync("Please review my change")
+        assert result.output == "Nothing can break."
+    """
 
     def __init__(self, skills: Given | Sessions = None, **options: Unpack[SessionOptions]) -> None:
-        """Create a capability; the arguments are those of `SkillToolset`."""
+        """Create a capability; no request is made.
+
+        Args:
+            skills: A `Satchel` or a project's folder (None: the current one), from which each
+                conversation gets its own session; or the session of a single conversation.
+            options: As for `Satchel.session`, for the sessions that it creates; see
+                `SessionOptions`.
+        """
         self.id = "satchel"
         self.toolset = SkillToolset(skills, **options)
 
     def child(self, **limits: Unpack[ChildOptions]) -> SkillsCapability:
-        """A capability for a sub-agent, limited to what the starting agent may do."""
+        """A capability for a sub-agent, limited to what the starting agent may do.
+
+        Args:
+            limits: What the sub-agent may use; see `ChildOptions`.
+        """
         return SkillsCapability(self.toolset.sessions.child(**limits))
 
     def get_toolset(self) -> SkillToolset:
@@ -174,19 +208,37 @@ class SkillsCapability(AbstractCapability[Any]):
     ) -> ModelRequestContext:
         """Append the shortlist to the user's prompt, where it stays in the history."""
         session = self.toolset.session(ctx)
-        history = read_history(request_context.messages)
+        history = _history(request_context.messages)
         last = request_context.messages[-1]
         prompts = [part for part in last.parts if isinstance(part, UserPromptPart)]
         if ctx.run_step > 1 or not isinstance(last, ModelRequest) or not prompts:
             await asyncio.to_thread(session.sync, history)
+            if session.forbidden:  # `run_stream` does not keep the metadata of its last reply
+                last.metadata = {**(last.metadata or {}), FORBIDDEN: session.forbidden}
             return request_context
-        given = prompts[-1].content
+        prompt = prompts[-1].content
         text = "\n".join(prompt_texts(prompts[-1]))
         if appended := await atail(session, text, history):
-            content = f"{given}\n\n{appended}" if isinstance(given, str) else [*given, appended]
+            content = f"{prompt}\n\n{appended}" if isinstance(prompt, str) else [*prompt, appended]
             part = replace(prompts[-1], content=content)
-            last.parts = [part if one is prompts[-1] else one for one in last.parts]
+            last.parts = [
+                part if request_part is prompts[-1] else request_part for request_part in last.parts
+            ]
         return request_context
+
+    async def after_model_request(
+        self,
+        ctx: RunContext[Any],
+        *,
+        request_context: ModelRequestContext,
+        response: ModelResponse,
+    ) -> ModelResponse:
+        """Store what the loaded skills forbid: a summary may replace their texts."""
+        del request_context
+        forbidden = self.toolset.session(ctx).forbidden
+        if not forbidden:
+            return response
+        return replace(response, metadata={**(response.metadata or {}), FORBIDDEN: forbidden})
 
     async def wrap_tool_execute(
         self,
@@ -207,4 +259,6 @@ class SkillsCapability(AbstractCapability[Any]):
         return await handler(args)
 
 
-__getattr__ = renamed(__name__, {"Skills": "SkillsCapability"})
+def _history(messages: Sequence[ModelMessage]) -> ConversationHistory:
+    forbidden = newest_forbidden(message.metadata for message in messages)
+    return read_history(messages)._replace(forbidden=forbidden)

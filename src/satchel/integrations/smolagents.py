@@ -1,9 +1,5 @@
 """Skills for smolagents, as agents with a session.
 
-    agent = SkillsAgent(tools=[], model=model, skills=Satchel.for_project("."))
-    agent.run("review my change")
-    agent.run("and now the docs", reset=False)
-
 smolagents has one conversation per agent, its memory, so each agent has one session. The
 catalogue goes into the instructions, the shortlist after the task, and the tools are listed
 before each step. `SkillsCodeAgent` is the same for an agent that writes Python.
@@ -13,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from satchel._optional import renamed, require
+from satchel._optional import require
 from satchel.integrations.base import (
     SKILL,
     ConversationHistory,
     ToolResult,
     call,
-    joined,
+    join_texts,
     permit,
     running,
     sessions_of,
@@ -66,8 +62,8 @@ class SmolagentsTool(Tool):
 
     def forward(self, **arguments: Any) -> str:
         """Call the tool. A failure is part of the text, so that the model can react."""
-        given = {name: value for name, value in arguments.items() if value is not None}
-        return call(self._session, self.name, given).text
+        values = {name: value for name, value in arguments.items() if value is not None}
+        return call(self._session, self.name, values).text
 
 
 class _SkillsAgentBase(MultiStepAgent):
@@ -82,7 +78,7 @@ class _SkillsAgentBase(MultiStepAgent):
         skills: SkillsSource | Sessions = None,
         instructions: str = "",
         session_options: SessionOptions | None = None,
-        **more: Any,
+        **options: Any,
     ) -> None:
         """Create an agent with skills.
 
@@ -91,18 +87,18 @@ class _SkillsAgentBase(MultiStepAgent):
             skills: The session of the conversation, or a `Satchel` or a folder to create one.
             instructions: The host's own; the catalogue follows.
             session_options: Options of the session that is created; see `Satchel.session`.
-            more: Options of the agent.
+            options: Options of the agent.
         """
         self._sessions = sessions_of(skills, **(session_options or {}))
         self._runs = 0
         self._own_instructions = instructions
         self.session = self._sessions.of()
-        combined = joined(instructions, self.session.prompt)
-        cast("Any", super()).__init__(*args, instructions=combined, **more)
+        combined = join_texts(instructions, self.session.prompt)
+        cast("Any", super()).__init__(*args, instructions=combined, **options)
         self._host = dict(self.tools)
         self._refresh()
 
-    def run(self, task: str, *args: Any, reset: bool = True, **more: Any) -> Any:
+    def run(self, task: str, *args: Any, reset: bool = True, **options: Any) -> Any:
         """Run, with the shortlist after the task."""
         if reset and self._sessions.nested:  # a team member starts a new conversation for each task
             self._runs += 1
@@ -112,7 +108,7 @@ class _SkillsAgentBase(MultiStepAgent):
         self._refresh()
         task = f"{task}\n\n{appended}" if appended else task
         with running(self.session):
-            return cast("Any", super()).run(task, *args, reset=reset, **more)
+            return cast("Any", super()).run(task, *args, reset=reset, **options)
 
     def _step_stream(self, memory_step: Any) -> Any:
         self.session.sync(self._history())
@@ -123,7 +119,7 @@ class _SkillsAgentBase(MultiStepAgent):
         ours = {spec.name: SmolagentsTool(self.session, spec) for spec in tools_of(self.session)}
         before = list(self.tools)
         self.tools = {**self._host, **ours, **self._host}  # the host's come first, and win
-        self.instructions = joined(self._own_instructions, self.session.prompt)
+        self.instructions = join_texts(self._own_instructions, self.session.prompt)
         executor = getattr(self, "python_executor", None)
         if executor is not None and before != list(self.tools):
             executor.send_tools({**self.tools, **self.managed_agents})
@@ -139,21 +135,39 @@ class _SkillsAgentBase(MultiStepAgent):
         for step in self.memory.steps:
             prompts.append(str(getattr(step, "task", None) or ""))
             text = getattr(step, "observations", None) or ""
-            for made in getattr(step, "tool_calls", None) or ():
-                if made.name == "python_interpreter" and f"{SKILL}(" in str(made.arguments):
+            for tool_call in getattr(step, "tool_calls", None) or ():
+                if tool_call.name == "python_interpreter" and f"{SKILL}(" in str(
+                    tool_call.arguments
+                ):
                     results.append(ToolResult(SKILL, text))
                 else:
-                    results.append(ToolResult(made.name, text, made.arguments))
+                    results.append(ToolResult(tool_call.name, text, tool_call.arguments))
         return ConversationHistory(results, prompts)
 
 
 class SkillsToolCallingAgent(_SkillsAgentBase, ToolCallingAgent):
-    """A `ToolCallingAgent` with skills."""
+    """A `ToolCallingAgent` of smolagents with skills.
+
+    Example:
+        import os
+
+        from satchel import Satchel
+        from satchel.integrations.smolagents import SkillsToolCallingAgent
+        from smolagents import OpenAIModel
+
+        model = OpenAIModel(
+            "gpt-5.4-mini",
+            api_base=os.environ.get("OPENAI_BASE_URL"),
+            api_key=os.environ.get("OPENAI_API_KEY"),
+        )
+        agent = SkillsToolCallingAgent(tools=[], model=model, skills=Satchel.for_project("."))
+        assert agent.run("Please review my change") == "Nothing can break."
+    """
 
     def execute_tool_call(self, tool_name: str, arguments: dict[str, str] | str) -> Any:
         """Deny what a loaded skill forbids; run the others."""
-        known = {**self.tools, **self.managed_agents}
-        if tool_name in known and not isinstance(known[tool_name], SmolagentsTool):
+        tools = {**self.tools, **self.managed_agents}
+        if tool_name in tools and not isinstance(tools[tool_name], SmolagentsTool):
             refusal = tool_name != "final_answer" and permit(self.session, tool_name, arguments)
             if refusal:
                 return refusal.text
@@ -162,7 +176,10 @@ class SkillsToolCallingAgent(_SkillsAgentBase, ToolCallingAgent):
 
 
 class SkillsCodeAgent(_SkillsAgentBase, CodeAgent):
-    """A `CodeAgent` with skills: the tools are functions, and their results are printed."""
+    """A `CodeAgent` of smolagents with skills; the tools are functions that print their results.
+
+    Functions of your own are not checked against what a loaded skill forbids.
+    """
 
 
 def skill_tools(session: Session) -> list[SmolagentsTool]:
@@ -170,6 +187,9 @@ def skill_tools(session: Session) -> list[SmolagentsTool]:
 
     Add `session.prompt` to its instructions. Skills added later are not in this
     list; a `SkillsToolCallingAgent` lists tools before each step.
+
+    Args:
+        session: The session of the conversation.
     """
     return [SmolagentsTool(session, spec) for spec in tools_of(session)]
 
@@ -177,9 +197,6 @@ def skill_tools(session: Session) -> list[SmolagentsTool]:
 def _input(schema: dict[str, Any], *, needed: bool) -> dict[str, Any]:
     """A parameter with one of smolagents' types and a description."""
     kinds = cast("str | list[str] | None", schema.get("type"))
-    known = bool(kinds) and _KNOWN.issuperset([kinds] if isinstance(kinds, str) else kinds)
-    made = {"description": "", **schema, "type": kinds if known else "any"}
-    return made if needed else {**made, "nullable": True}
-
-
-__getattr__ = renamed(__name__, {"SkillsAgent": "SkillsToolCallingAgent"})
+    is_supported = bool(kinds) and _KNOWN.issuperset([kinds] if isinstance(kinds, str) else kinds)
+    described = {"description": "", **schema, "type": kinds if is_supported else "any"}
+    return described if needed else {**described, "nullable": True}

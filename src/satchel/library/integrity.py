@@ -10,74 +10,69 @@ unnoticed.
 from __future__ import annotations
 
 import os
-import stat
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from satchel._fs import RACY_NS, open_beneath
+from satchel._fs import is_really_inside
 from satchel.errors import Blocked, Changed, LockBroken, NotFound, Refused, SatchelError
 from satchel.i18n import Message
-from satchel.library.fingerprint import (
-    VerdictCache,
-    VerifiedFolder,
-    changed_error,
-    is_settled,
-    list_stamps,
+from satchel.library.fingerprint import VerifiedFolder, changed_error, is_settled, list_stamps
+from satchel.library.generated_files import (
+    delete_generated_files,
+    find_generated_files,
+    is_bytecode_cache,
 )
+from satchel.library.location_walk import OWN_FOLDERS
 from satchel.library.locations import local_folder
-from satchel.library.lockfile import pending_changes, read_lock
-from satchel.library.scanner import OWN_FOLDERS
-from satchel.skill.file_tree import FolderTree, MemoryTree, TreeDigest, digest_of, hash_tree
-from satchel.skill.problems import Problem
+from satchel.library.locked_skills import LockedSkills, locked_files
+from satchel.library.lockfile import pending_changes
+from satchel.library.verdict_cache import VerdictCache
+from satchel.skill.file_tree import FolderTree, MemoryTree, hash_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from satchel.library.locations import Location
-    from satchel.library.lockfile import Lock, LockedSource, LockEntry
+    from satchel.library.lockfile import LockedSource, LockEntry
     from satchel.library.served_skills import ServedSkills
     from satchel.library.trust_store import TrustStore
     from satchel.security.report import ScanReport
     from satchel.skill.document import SkillDocument
+    from satchel.skill.file_tree import TreeDigest
     from satchel.skill.model import Skill, SkillOrigin
+    from satchel.skill.problems import Problem
     from satchel.trace import Trace
 
-__all__ = ["IntegrityChecker", "VerifiedFolder", "generated", "tree_of"]
+__all__ = ["IntegrityChecker", "VerifiedFolder", "scan_verified", "tree_of"]
 
 _MAX_ATTEMPTS = 6
 _RETRY_DELAY_S = 0.01
 _MAX_FILES_SHOWN = 3
 _MAX_CACHED_FILES = 100_000
-_MAX_QUICK_LOCK_BYTES = 128 * 1024
-"""Larger lockfiles are not read during a refresh, unless they changed."""
-_NO_LOCK: Lock = {}
-_DESKTOP_FILE, _DESKTOP_MAGIC = ".DS_Store", b"\0\0\0\x01Bud1"
-"""The file that macOS writes into folders, and its first bytes."""
-_MAX_DESKTOP_FILE_BYTES = 1 << 20
-_SIGNATURE = "SKILL.sig"
+_UNREADABLE = "unreadable"
+"""The digest of a folder that cannot be hashed, for the record of blocked skills: its skill is not
+offered until it can be."""
 
 
 class _VerifiedTree(FolderTree):
     """The files of a verified folder; content is compared with its digest when read."""
 
     def __init__(self, verified: VerifiedFolder) -> None:
-        super().__init__(verified.path, only=verified.only)
-        known = verified.tree.files
-        self.files = tuple(file for file in self.files if file.path in known)
+        super().__init__(verified.path, top_names=verified.top_names)
+        verified_files = verified.tree.files
+        self.files = tuple(file for file in self.files if file.path in verified_files)
         self._verified = verified
-        self.differs = len(self.files) != len(known)
-        """A file was removed or changed since."""
+        self.has_changed = len(self.files) != len(verified_files)
+        """Whether a file was removed or changed since."""
 
     def chunks(self, path: str) -> Iterator[bytes]:
         """Yield the whole content of a file."""
-        from hashlib import sha256
-
         data = b""
         try:
             data = b"".join(super().chunks(path))
         finally:  # also when it cannot be read
-            self.differs |= not self._verified.has(path, sha256(data).hexdigest())
+            self.has_changed |= not self._verified.has_content(path, data)
         yield data
 
 
@@ -90,7 +85,7 @@ class IntegrityChecker:
         trust: TrustStore,
         trace: Trace,
         *,
-        supplies: Mapping[str, ServedSkills] | None = None,
+        served_skills: Mapping[str, ServedSkills] | None = None,
         scans: VerdictCache | None = None,
     ) -> None:
         """Create a checker.
@@ -99,17 +94,24 @@ class IntegrityChecker:
             locations: The locations of the skills.
             trust: Trusted folders and accepted risks.
             trace: Receives events.
-            supplies: Served skills by the location's path.
+            served_skills: The skills of each server by the path of its location.
             scans: Scans contents.
         """
-        self._supplies = supplies or {}
+        self._served_skills = served_skills or {}
         self.scans = scans or VerdictCache()
-        self._places = {location.origin: location for location in locations}
+        self._locations_by_origin: dict[SkillOrigin, Location] = {}
+        self.set_locations(locations)
+        self._locked_skills = LockedSkills(self._locations_by_origin, self.scans)
         self._trust = trust
         self._trace = trace
-        self._verified: dict[str, VerifiedFolder] = {}
-        self._cached_files = 0
-        self._locks: dict[str, tuple[tuple[int, ...], Lock | tuple[str, str]]] = {}
+        self._verified_by_path: dict[str, VerifiedFolder] = {}
+        self._cached_file_count = 0
+        self._screened_texts: set[str] = set()
+
+    def set_locations(self, locations: Iterable[Location]) -> None:
+        """Replace the locations: packages and plugins come and go."""
+        self._locations_by_origin.clear()
+        self._locations_by_origin.update((location.origin, location) for location in locations)
 
     # --- checking -------------------------------------------------------------------------
 
@@ -128,52 +130,92 @@ class IntegrityChecker:
             NotFound: it does not exist any more.
         """
         if skill.origin.remote:
-            return self._supply(skill).check(skill)
+            return self._served(skill).check(skill)
         self._check_trust(skill)
-        verified = self._verify(skill, clean=clean)
+        try:
+            verified = self._verify(skill, clean=clean)
+        except Refused:
+            if not self._trust.locked:
+                self._record_verdict(skill, _UNREADABLE, None)
+            raise
         self._check_scan(skill, verified)
         return verified
 
+    def screen(self, skills: Iterable[Skill]) -> bool:
+        """Scan skills whose description alone is an attack: prompts have it before they are loaded.
+
+        For folders that a person trusted, where skills come and change later.
+
+        Args:
+            skills: Offered skills.
+
+        Returns:
+            Whether one of them is blocked.
+        """
+        is_blocked = False
+        for skill in skills:
+            location = self._locations_by_origin.get(skill.origin)
+            text = f"{skill.description}\n{skill.when_to_use}"
+            if location is None or location.trusted is not None or text in self._screened_texts:
+                continue
+            from satchel.security import is_attack
+
+            self._screened_texts.add(text)
+            if is_attack(text):
+                with suppress(SatchelError):
+                    is_blocked |= self.scan(skill).verdict == "blocked"
+        return is_blocked
+
     def _check_trust(self, skill: Skill) -> None:
         """Check the present real path: a link may have changed since the scan."""
-        place = self._places.get(skill.origin)
-        if place is None or place.trusted is True:
+        location = self._locations_by_origin.get(skill.origin)
+        if location is not None and location.trusted_with:
+            is_inside = is_really_inside(skill.base_dir, location.boundary)
+            location = location._replace(trusted=location.trusted if is_inside else False)
+        if location is None or location.trusted is True:
             return
-        if place.trusted is False or not self._trust.trusts(skill.base_dir, place.boundary):
+        decision = location.trust_decision(skill.base_dir)
+        if location.trusted is False or not self._trust.trusts(*decision):
             raise Refused(
                 Message("The skill `{name}` is not trusted yet", name=skill.name),
                 Message("Run `{command}`", command="satchel trust"),
             )
 
     def _verify(self, skill: Skill, *, clean: bool) -> VerifiedFolder:
-        """The files of a skill; with `trust = "locked"`, equal to the lockfile."""
-        seen: object = None
-        failure: SatchelError | None = None
+        """Hash a skill; with the setting `trust = "locked"`, also compare it with the lockfile.
+
+        A transaction may change the folder or the lockfile while they are read, so a difference is
+        an error only when a second attempt reads the same and no change is pending.
+        """
+        previous_digest = ""
+        error: SatchelError | None = None
         for attempt in range(_MAX_ATTEMPTS):
-            entry = self._entry(skill)
+            entry = self._locked_skills.find_entry(skill)
             try:
                 verified = self._hash(skill, entry, clean=clean)
             except (OSError, SatchelError) as exc:
-                failure, now = _unreadable_error(skill, exc), None
+                error, digest = _unreadable_error(skill, exc), ""
             else:
-                failure = (
-                    self._lock_error(skill, entry, verified.tree) if self._trust.locked else None
-                )
-                if failure is None:
+                tree, digest = verified.tree, verified.tree.digest
+                error = self._find_lock_error(skill, entry, tree) if self._trust.locked else None
+                if error is None:
                     return verified
-                now = verified.tree.digest
-            # A transaction in progress may have changed the folder while it was read.
-            if now == seen and attempt and not pending_changes(_root_of(skill), self._trust.marks):
+            if attempt and digest == previous_digest and not self._read_pending_changes(skill):
                 break
-            seen = now
+            previous_digest = digest
             if attempt:
                 time.sleep(_RETRY_DELAY_S * attempt)
-        assert failure is not None  # noqa: S101 - every iteration sets it
-        raise failure
+        assert error is not None  # noqa: S101 - every iteration sets it
+        raise error
 
-    def _lock_error(
-        self, skill: Skill, entry: LockEntry | None, found: TreeDigest
+    def _read_pending_changes(self, skill: Skill) -> dict[str, str]:
+        """The changes of a transaction in progress beside a skill: id -> the new digest."""
+        return pending_changes(os.path.dirname(skill.origin.root), self._trust.key_path)
+
+    def _find_lock_error(
+        self, skill: Skill, entry: LockEntry | None, tree_digest: TreeDigest
     ) -> SatchelError | None:
+        """The error for a skill that is not locked, or differs from its lock entry."""
         if skill.source == "builtin":
             return None
         if entry is None:
@@ -184,41 +226,70 @@ class IntegrityChecker:
                 ),
                 Message("Import a skill from its source, which locks it, or change the setting"),
             )
-        files = _locked_files(entry, skill)
-        if files == found.files:
+        files = locked_files(entry, skill)
+        if files == tree_digest.files:
             return None
-        if pending_changes(_root_of(skill), self._trust.marks).get(skill.head.id) == found.digest:
+        if self._read_pending_changes(skill).get(skill.head.id) == tree_digest.digest:
             return None
-        differing = _differing_files(files, found.files)
-        shown = [f"`{path}`" for path in differing[:_MAX_FILES_SHOWN]]
-        shown += ["…"] if len(differing) > _MAX_FILES_SHOWN else []
+        differing_files = _find_differing_files(files, tree_digest.files)
+        file_names = [f"`{path}`" for path in differing_files[:_MAX_FILES_SHOWN]]
+        file_names += ["…"] if len(differing_files) > _MAX_FILES_SHOWN else []
         return Changed(
             Message(
                 "The skill `{name}` is not what was locked; these files differ: {files}",
                 name=skill.name,
-                files=shown,
+                files=file_names,
             ),
             Message(
                 "See what changed with `satchel verify {name}`. Yours? Run "
                 "`satchel verify --accept {name}`. Not yours? Run `satchel install --frozen`",
                 name=skill.reference,
             ),
-            files=differing,
+            files=differing_files,
         )
 
     def _check_scan(self, skill: Skill, verified: VerifiedFolder) -> None:
         digest = verified.tree.digest
         if skill.source == "builtin" or self._trust.accepts(digest):
             return
+        if reason := self.revocation(skill, digest):
+            self._record_verdict(skill, digest, None)
+            raise Blocked(
+                Message(
+                    "The hub revoked the skill `{name}`: {reason}", name=skill.name, reason=reason
+                ),
+                Message(
+                    "Run `satchel update {name}` for a newer version, or remove it with "
+                    "`satchel remove {name}`",
+                    name=skill.reference,
+                ),
+            )
         report = self.scan(skill, verified)
         if report.verdict == "blocked":
             raise _blocked_error(skill, report)
+
+    def revocation(self, skill: Skill, digest: str = "") -> str:
+        """Why a hub revoked a skill, as far as is known here; empty when it did not.
+
+        Args:
+            skill: The skill.
+            digest: The digest of its present content. What it was installed as counts too: edits
+                of a revoked skill make no other skill of it.
+        """
+        reasons = self._trust.read().revoked
+        if not reasons or skill.origin.remote:
+            return ""
+        entry = None
+        with suppress(LockBroken):  # the skill is refused for that
+            entry = self._locked_skills.find_entry(skill)
+        digests = (digest, entry.tree, entry.upstream) if entry is not None else (digest,)
+        return next((reasons[known] for known in digests if known in reasons), "")
 
     def scan(
         self,
         skill: Skill,
         verified: VerifiedFolder | None = None,
-        found: dict[str, str] | None = None,
+        verdicts: dict[str, str] | None = None,
         scanner: Callable[[VerifiedFolder], ScanReport | None] | None = None,
     ) -> ScanReport:
         """Scan a skill, unless its content was scanned before, and record the verdict.
@@ -226,7 +297,7 @@ class IntegrityChecker:
         Args:
             skill: The skill.
             verified: Its files, if they were hashed already.
-            found: Collects verdicts of many skills for one call of `record_verdicts`.
+            verdicts: Collects verdicts of many skills for one call of `record_verdicts`.
             scanner: Does the work of `scan_verified`.
 
         Raises:
@@ -236,10 +307,13 @@ class IntegrityChecker:
             try:
                 entry = None
                 with suppress(LockBroken):  # the skill is refused; its content can be scanned
-                    entry = self._entry(skill)
+                    entry = self._locked_skills.find_entry(skill)
                 verified = self._hash(skill, entry, clean=False)
-            except OSError as exc:
-                raise _unreadable_error(skill, exc) from exc
+            except (OSError, SatchelError) as exc:
+                self._record_verdict(skill, _UNREADABLE, verdicts)
+                if isinstance(exc, OSError):
+                    raise _unreadable_error(skill, exc) from exc
+                raise
         digest = verified.tree.digest
         report = self.scans.report(digest)
         if report is None:
@@ -247,25 +321,34 @@ class IntegrityChecker:
             if report is None:
                 raise changed_error(skill)
             self.scans.remember(digest, report)
-        rows = {} if found is None else found
-        rows[skill.base_dir] = digest if report.verdict == "blocked" else ""
-        if found is None:
-            self.record_verdicts(rows)
+        is_blocked = report.verdict == "blocked" or self.revocation(skill, digest)
+        self._record_verdict(skill, digest if is_blocked else "", verdicts)
         return report
 
-    def record_verdicts(self, found: Mapping[str, str]) -> None:
+    def _record_verdict(self, skill: Skill, digest: str, verdicts: dict[str, str] | None) -> None:
+        if verdicts is None:
+            self.record_verdicts({skill.base_dir: digest})
+        else:
+            verdicts[skill.base_dir] = digest
+
+    def record_verdicts(self, verdicts: Mapping[str, str]) -> None:
         """Record scan results: a skill's folder -> the digest of its blocked content."""
         with suppress(SatchelError):  # not saved: the skill is scanned and refused again
-            self._trust.block(found)
+            self._trust.block(verdicts)
 
     def blocks(self, skill: Skill, digest: str) -> bool:
         """Whether a skill still has a blocked content that was not accepted."""
         if self._trust.accepts(digest):
             return False
+        if self.revocation(skill):
+            return True
         try:
             if skill.origin.remote:
-                return self._supply(skill).digest(skill) == digest
-            return self._hash(skill, self._entry(skill), clean=False).tree.digest == digest
+                return self._served(skill).digest(skill) == digest
+            return (
+                self._hash(skill, self._locked_skills.find_entry(skill), clean=False).tree.digest
+                == digest
+            )
         except (OSError, SatchelError):
             return True
 
@@ -280,7 +363,7 @@ class IntegrityChecker:
     def pins(self, skill: Skill) -> bool:
         """Whether a skill equals its lock entry, or ships with Satchel."""
         try:
-            if skill.source != "builtin" and self._entry(skill) is None:
+            if skill.source != "builtin" and self._locked_skills.find_entry(skill) is None:
                 return False  # without hashing
             self._verify(skill, clean=False)
         except SatchelError:
@@ -299,23 +382,22 @@ class IntegrityChecker:
         """
         if skill.origin.remote:
             return ()
-        entry = self._entry(skill)
+        entry = self._locked_skills.find_entry(skill)
         if entry is None:
             return ()
         try:
-            found = (verified or self._hash(skill, entry, clean=False)).tree
+            tree_digest = (verified or self._hash(skill, entry, clean=False)).tree
         except (OSError, SatchelError):
             return (skill.head.file,)
-        files = _locked_files(entry, skill)
-        return () if files == found.files else tuple(_differing_files(files, found.files))
+        return tuple(_find_differing_files(locked_files(entry, skill), tree_digest.files))
 
-    def place(self, skill: Skill) -> LockedSource | None:
+    def locked_source(self, skill: Skill) -> LockedSource | None:
         """The source of an installed skill; None without an entry in the lockfile.
 
         Raises:
             LockBroken: its lockfile is damaged.
         """
-        entry = None if skill.origin.remote else self._entry(skill)
+        entry = None if skill.origin.remote else self._locked_skills.find_entry(skill)
         return entry.place if entry is not None else None
 
     def digest(self, skill: Skill) -> str:
@@ -325,9 +407,9 @@ class IntegrityChecker:
             SatchelError: it cannot be read.
         """
         if skill.origin.remote:
-            return self._supply(skill).digest(skill)
+            return self._served(skill).digest(skill)
         try:
-            return self._hash(skill, self._entry(skill), clean=False).tree.digest
+            return self._hash(skill, self._locked_skills.find_entry(skill), clean=False).tree.digest
         except OSError as exc:
             raise _unreadable_error(skill, exc) from exc
 
@@ -337,12 +419,13 @@ class IntegrityChecker:
         Raises:
             LockBroken: its lockfile is damaged.
         """
-        return not skill.origin.remote and self._entry(skill) is not None
+        return not skill.origin.remote and self._locked_skills.find_entry(skill) is not None
 
     def is_own(self, skill: Skill) -> bool:
         """Whether the user made a skill: created here or in the user's folder, not installed."""
-        theirs = skill.source in ("global", "builtin") or self._trust.is_authored(skill.base_dir)
-        return theirs and not self.is_locked(skill)
+        in_own_folder = skill.source in ("global", "builtin")
+        is_authored = in_own_folder or self._trust.is_authored(skill.base_dir)
+        return is_authored and not self.is_locked(skill)
 
     def grants_tools(self, skill: Skill, digest: str) -> bool:
         """Whether `allowed-tools` of a skill counts without a further approval.
@@ -357,78 +440,81 @@ class IntegrityChecker:
         """
         if skill.origin.remote:
             return False
-        place = self._places.get(skill.origin)
-        is_own = place is None or place.trusted is True or self._trust.is_authored(skill.base_dir)
+        location = self._locations_by_origin.get(skill.origin)
+        is_trusted = location is None or (location.trusted is True and not location.trusted_with)
+        is_own = is_trusted or self._trust.is_authored(skill.base_dir)
         try:
-            return (is_own and not self.is_locked(skill)) or self._trust.has_tool_grant(
-                skill.base_dir, digest
-            )
+            if is_own and not self.is_locked(skill):
+                return True
         except LockBroken:
             return False
+        return self._trust.has_tool_grant(skill.base_dir, digest)
 
-    def _supply(self, skill: Skill) -> ServedSkills:
-        supply = self._supplies.get(skill.origin.root)
-        if supply is None:
+    def _served(self, skill: Skill) -> ServedSkills:
+        served = self._served_skills.get(skill.origin.root)
+        if served is None:
             raise NotFound(
                 Message("There is no skill `{name}`", name=skill.name),
                 Message("Run `{command}`", command="satchel mcp list"),
             )
-        return supply
+        return served
 
     def _hash(self, skill: Skill, entry: LockEntry | None, *, clean: bool) -> VerifiedFolder:
         """Hash a skill's folder if it changed."""
-        began = time.time_ns()
-        path, only = skill.base_dir, _own_names(skill)
-        rows = list_stamps(path, only)
-        kept = self._verified.get(path)
-        if kept is not None and kept.rows == rows:
-            return kept
+        start_ns = time.time_ns()
+        path, top_names = skill.base_dir, _top_names(skill)
+        survey = list_stamps(path, top_names)
+        cached = self._verified_by_path.get(path)
+        if cached is not None and cached.survey == survey:
+            return cached
+        real_path = os.path.realpath(path)
         # A content that is about to be used is hashed by this process.
-        if not clean and (known := self.scans.tree_of(path, rows)) is not None:
-            return VerifiedFolder(path, os.path.realpath(path), only, known, rows)
-        tree = FolderTree(path, only=only)
-        whole, real = hash_tree(tree), os.path.realpath(path)
-        listed: Mapping[str, str] = _locked_files(entry, skill) if entry is not None else {}
-        left = [one for one in whole.files if one not in listed and generated(one, real)]
-        caches = [one for one in left if _is_cache(one)]
-        if clean and caches:
-            self._delete_caches(skill, real, caches)
-            rows = list_stamps(path, only)
-        fresh = VerifiedFolder(path, real, only, _without_files(whole, left), rows)
-        if is_settled(rows, began) and (clean or not caches):  # a later change is detectable
-            self._cached_files += len(rows)
-            if self._cached_files > _MAX_CACHED_FILES:
-                self._verified.clear()
-                self._cached_files = len(rows)
-            self._verified[path] = fresh
-            if not left:
-                self.scans.remember_tree(path, rows, fresh.tree)
-        return fresh
+        if not clean and (cached_tree := self.scans.tree_of(path, survey)) is not None:
+            return VerifiedFolder(path, real_path, top_names, cached_tree, survey)
+        tree_digest = hash_tree(FolderTree(path, top_names=top_names))
+        locked = locked_files(entry, skill) if entry else ()
+        generated_files = find_generated_files(tree_digest.files, locked, real_path)
+        bytecode_caches = list(filter(is_bytecode_cache, generated_files))
+        if clean and bytecode_caches:
+            self._delete_bytecode_caches(skill, real_path, bytecode_caches)
+            survey = list_stamps(path, top_names)
+        tree_digest = tree_digest.without(generated_files)
+        verified = VerifiedFolder(path, real_path, top_names, tree_digest, survey)
+        is_complete = clean or not bytecode_caches
+        if is_complete and is_settled(survey, start_ns):  # a later change is detectable
+            self._remember(verified)
+            if not generated_files:
+                self.scans.remember_tree(path, survey, tree_digest)
+        return verified
 
-    def _delete_caches(self, skill: Skill, real: str, caches: list[str]) -> None:
+    def _remember(self, verified: VerifiedFolder) -> None:
+        """Cache a verified folder; all others go when there are too many files."""
+        self._cached_file_count += len(verified.survey)
+        if self._cached_file_count > _MAX_CACHED_FILES:
+            self._verified_by_path.clear()
+            self._cached_file_count = len(verified.survey)
+        self._verified_by_path[verified.path] = verified
+
+    def _delete_bytecode_caches(self, skill: Skill, root: str, paths: list[str]) -> None:
         """Delete bytecode caches, which Python would run instead of the checked files.
 
         Raises:
-            Changed: it cannot be deleted.
+            Changed: one cannot be deleted.
         """
         try:
-            for path in caches:
-                _unlink_beneath(real, path)
-            for path in {os.path.dirname(path) for path in caches}:
-                with suppress(OSError):  # not empty
-                    os.rmdir(os.path.join(real, path))
+            delete_generated_files(root, paths)
         except (OSError, SatchelError) as exc:
             raise Changed(
                 Message(
                     "The skill `{name}` has `{path}`, which was not checked and cannot be "
                     "deleted: {reason}",
                     name=skill.name,
-                    path=caches[0],
+                    path=paths[0],
                     reason=_reason(exc),
                 ),
                 Message("Remove it"),
             ) from exc
-        self._trace.record("cleaned", (skill.name,), ref=skill.ref, files=len(caches))
+        self._trace.record("cleaned", (skill.name,), ref=skill.ref, files=len(paths))
 
     # --- reading --------------------------------------------------------------------------
 
@@ -446,7 +532,7 @@ class IntegrityChecker:
         Raises:
             SatchelError: it cannot be read, or differs from what its server listed.
         """
-        return self._supply(skill).document(skill) if skill.origin.remote else skill.read()
+        return self._served(skill).document(skill) if skill.origin.remote else skill.read()
 
     def document(self, skill: Skill, verified: VerifiedFolder) -> SkillDocument:
         """Return a skill's document after a check.
@@ -456,9 +542,9 @@ class IntegrityChecker:
             Blocked: it is a served skill, and the scan blocks it.
         """
         if skill.origin.remote:
-            supply = self._supply(skill)
-            self.check_served(skill, skill.head.file, supply.fetch_verified(skill, skill.head.file))
-            return supply.document(skill)
+            served, file = self._served(skill), skill.head.file
+            self.check_served(skill, file, served.fetch_verified(skill, file))
+            return served.document(skill)
         return skill.read(_verifier(skill, verified))
 
     def check_served(self, skill: Skill, path: str, data: bytes) -> None:
@@ -467,70 +553,21 @@ class IntegrityChecker:
         Raises:
             Blocked: the scan blocks it, and the user did not accept the risk.
         """
-        found = hash_tree(MemoryTree({path: data}))
-        mark = self._supply(skill).digest(skill)
-        if self._trust.accepts(mark):
+        listed_digest = self._served(skill).digest(skill)
+        if self._trust.accepts(listed_digest):
             return
-        report = self.scans.scan(found.digest, MemoryTree({path: data}))
+        tree = MemoryTree({path: data})
+        report = self.scans.scan(hash_tree(tree).digest, tree)
         if report.verdict == "blocked":
             with suppress(SatchelError):
-                self._trust.block({skill.base_dir: mark})
+                self._trust.block({skill.base_dir: listed_digest})
             raise _blocked_error(skill, report)
 
     # --- locks ----------------------------------------------------------------------------
 
     def lock_problem(self, path: str, *, deep: bool = False) -> Problem | None:
         """The problem of a damaged lockfile; a large one is read once, and again when `deep`."""
-        stamp = _stamp(path)
-        if not stamp:
-            return None
-        known = f"lock {path} {stamp}" if stamp[2] > _MAX_QUICK_LOCK_BYTES and not deep else ""
-        if known and self.scans.knows(known):
-            return None
-        try:
-            self._lock_at(path)
-        except LockBroken as exc:
-            return Problem("lock-broken", path, values={"reason": exc.why, "fix": exc.hint})
-        if known and time.time_ns() - stamp[1] >= RACY_NS:
-            self.scans.add(known)
-        return None
-
-    def _entry(self, skill: Skill) -> LockEntry | None:
-        """The lock entry of a skill, or of the skill around it."""
-        lock, skill_id = self._lock(skill.origin), skill.head.id
-        while lock and skill_id:
-            entry = lock.get(skill_id)
-            if entry is not None:
-                return entry
-            skill_id = skill_id.rpartition("/")[0]
-        return None
-
-    def _lock(self, origin: SkillOrigin) -> Lock:
-        place = self._places.get(origin)
-        return self._lock_at(place.lock) if place is not None and place.lock else _NO_LOCK
-
-    def _lock_at(self, path: str) -> Lock:
-        stamp = _stamp(path)
-        if not stamp:
-            return _NO_LOCK
-        known = self._locks.get(path)
-        if known is None or known[0] != stamp:
-            try:
-                found = read_lock(path)
-            except LockBroken as exc:
-                found = (exc.message, exc.hint)
-            if known is not None and known[1] == found:
-                found = known[1]
-            young = time.time_ns() - stamp[1] < RACY_NS
-            known = self._locks[path] = (() if young else stamp, found)
-        lock = known[1]
-        if isinstance(lock, tuple):
-            raise LockBroken(*lock)
-        return lock
-
-
-def _root_of(skill: Skill) -> str:
-    return os.path.dirname(skill.origin.root)
+        return self._locked_skills.find_problem(path, deep=deep)
 
 
 def scan_verified(verified: VerifiedFolder) -> ScanReport | None:
@@ -539,7 +576,7 @@ def scan_verified(verified: VerifiedFolder) -> ScanReport | None:
     from satchel.security import scan_tree
 
     report = scan_tree(tree)
-    return None if tree.differs else report
+    return None if tree.has_changed else report
 
 
 def tree_of(skill: Skill) -> FolderTree:
@@ -551,108 +588,23 @@ def tree_of(skill: Skill) -> FolderTree:
         Refused: it is a served skill.
         OSError: it cannot be read.
     """
-    return FolderTree(local_folder(skill), only=_own_names(skill))
+    return FolderTree(local_folder(skill), top_names=_top_names(skill))
 
 
-def _own_names(skill: Skill) -> frozenset[str] | None:
+def _top_names(skill: Skill) -> frozenset[str] | None:
     """A skill at the root of a project is its file and its own folders, not the whole project."""
-    return None if skill.head.id else OWN_FOLDERS | {_SIGNATURE, skill.head.file}
+    return None if skill.head.id else OWN_FOLDERS | {skill.head.file}
 
 
-def _locked_files(entry: LockEntry, skill: Skill) -> Mapping[str, str]:
-    """The locked files of a skill, whose folder may lie inside that of a locked skill."""
-    inner = skill.head.id[len(entry.id) + 1 :]
-    if not inner:
-        return entry.files
-    prefix = f"{inner}/"
-    return {
-        path.removeprefix(prefix): mark
-        for path, mark in entry.files.items()
-        if path.startswith(prefix)
-    }
-
-
-def _stamp(path: str) -> tuple[int, ...]:
-    try:
-        info = os.lstat(path)  # links are not followed
-    except OSError:
-        return ()
-    return (info.st_mtime_ns, info.st_ctime_ns, info.st_size, info.st_ino)
-
-
-def generated(path: str, root: str = "") -> bool:
-    """Whether an unlisted file is a bytecode cache or the metadata of macOS.
-
-    Bytecode caches are recognised by their path. The file of macOS is recognised by name and first
-    bytes, so never without `root`.
-
-    Args:
-        path: Relative to the skill's folder, with `/`.
-        root: That folder.
-    """
-    if path.rpartition("/")[2] != _DESKTOP_FILE:
-        return _is_cache(path) and (not root or _is_file(root, path))
-    if not root or not _is_file(root, path):
-        return False
-    try:
-        descriptor = open_beneath(root, path)
-    except (OSError, SatchelError):
-        return False
-    try:
-        info = os.fstat(descriptor)
-        if not stat.S_ISREG(info.st_mode) or info.st_size > _MAX_DESKTOP_FILE_BYTES:
-            return False
-        return os.read(descriptor, 16).startswith(_DESKTOP_MAGIC)
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
-
-
-def _is_cache(path: str) -> bool:
-    """Whether a path is a bytecode file, or a temporary one while it is written."""
-    folder, _, name = path.rpartition("/")
-    stem, mark, rest = name.rpartition(".pyc")
-    fits = bool(stem and mark) and (not rest or (rest[0] == "." and rest[1:].isdecimal()))
-    return fits and folder.rpartition("/")[2] == "__pycache__"
-
-
-def _is_file(root: str, path: str) -> bool:
-    try:
-        return stat.S_ISREG(os.lstat(os.path.join(root, path)).st_mode)
-    except OSError:
-        return False
-
-
-def _without_files(whole: TreeDigest, left_out: Iterable[str]) -> TreeDigest:
-    gone = frozenset(left_out)
-    if not gone:
-        return whole
-    files = {path: mark for path, mark in whole.files.items() if path not in gone}
-    return TreeDigest(digest_of(files), files)
-
-
-def _unlink_beneath(root: str, path: str) -> None:
-    """Delete a file below a folder, without following links out of it."""
-    folder, name = os.path.split(path)
-    if os.unlink not in os.supports_dir_fd:
-        os.unlink(os.path.join(root, path))
-        return
-    descriptor = open_beneath(root, folder or ".")
-    try:
-        os.unlink(name, dir_fd=descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _differing_files(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
-    return sorted(path for path in {*one, *other} if one.get(path) != other.get(path))
+def _find_differing_files(files: Mapping[str, str], other_files: Mapping[str, str]) -> list[str]:
+    return sorted(
+        path for path in {*files, *other_files} if files.get(path) != other_files.get(path)
+    )
 
 
 def _blocked_error(skill: Skill, report: ScanReport) -> Blocked:
-    rules = [f"`{one}`" for one in dict.fromkeys(
-        found.rule for found in report.findings if found.severity == "block"
-    )]  # fmt: skip
+    blocking = [finding.rule for finding in report.findings if finding.severity == "block"]
+    rules = [f"`{rule}`" for rule in dict.fromkeys(blocking)]
     return Blocked(
         Message("The scan blocks the skill `{name}`: {rules}", name=skill.name, rules=rules),
         Message(
@@ -671,11 +623,14 @@ def _unreadable_error(skill: Skill, exc: OSError | SatchelError) -> SatchelError
         )
     if isinstance(exc, (Changed, LockBroken)):
         return exc
+    hint = exc.hint if isinstance(exc, SatchelError) else ""
+    if not hint:
+        hint = Message("Check the permissions" if isinstance(exc, PermissionError) else "Try again")
     return Refused(
         Message(
             "The skill `{name}` cannot be checked: {reason}", name=skill.name, reason=_reason(exc)
         ),
-        Message("Check the permissions" if isinstance(exc, PermissionError) else "Try again"),
+        hint,
     )
 
 
@@ -685,12 +640,10 @@ def _reason(exc: OSError | SatchelError) -> str:
 
 def _verifier(skill: Skill, verified: VerifiedFolder) -> Callable[[bytes], None]:
     """A function that compares bytes of the skill's own file with its digest."""
-    from hashlib import sha256
-
     path = skill.path[len(verified.path) :].lstrip(os.sep).replace(os.sep, "/")
 
     def verify(data: bytes) -> None:
-        if not verified.has(path, sha256(data).hexdigest()):
+        if not verified.has_content(path, data):
             raise changed_error(skill)
 
     return verify

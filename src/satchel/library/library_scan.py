@@ -10,31 +10,32 @@ import gc
 import os
 import threading
 from contextlib import contextmanager
+from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from satchel.library.scanner import LocationState, find_repeated, rescan_location, scan_location
-from satchel.library.snapshot import NO_TOOLS, Snapshot, ToolSnapshot
-from satchel.skill.model import Skill
-from satchel.skill.problems import REPAIRS, Problem
+from satchel.library.location_state import LocatedHeader, LocationState
+from satchel.library.scanner import rescan_location, scan_location
+from satchel.library.snapshot_builder import SkillStateRules, SnapshotBuilder
+from satchel.skill.problems import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
-    from satchel.errors import SatchelError
-    from satchel.library.fingerprint import VerdictCache
     from satchel.library.integrity import IntegrityChecker
+    from satchel.library.location_state import SkillKey, WalkLimits
     from satchel.library.locations import Location
+    from satchel.library.requirement_checker import RequirementChecker, SecretNames
     from satchel.library.scan_cache import ScanCache
-    from satchel.library.scanner import WalkLimits
     from satchel.library.served_skills import ServedSkills
-    from satchel.library.snapshot import Filter, PreparedFilter
+    from satchel.library.snapshot import Filter, Snapshot
     from satchel.library.tool_skills import CheckedManifest, ToolSkill
     from satchel.library.trust_store import TrustRecord, TrustStore
-    from satchel.skill.document import SkillHeader
-    from satchel.skill.model import SkillOrigin, State
+    from satchel.library.verdict_cache import VerdictCache
+    from satchel.skill.model import Skill
     from satchel.trace import Trace
 
-_new: Any = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+_header_extra = attrgetter("extra")
 _MAX_SKILLS_SAVED_ALWAYS = 2_000
 """The cache of a smaller location is written in a few milliseconds."""
 _MAX_EVENTS_PER_SCAN = 200
@@ -48,312 +49,286 @@ class LibraryScan:
         self,
         locations: Sequence[Location],
         *,
-        bounds: WalkLimits,
-        wanted: Filter,
+        finders: Sequence[Callable[[], Sequence[Location]]],
+        limits: WalkLimits,
+        conditions: Filter,
         trust: TrustStore,
-        scans: VerdictCache | None,
-        index: ScanCache | None,
+        verdict_cache: VerdictCache | None,
+        scan_cache: ScanCache | None,
         trace: Trace,
         problems: Sequence[Problem],
         strict: bool,
+        secrets: Callable[[], SecretNames] | None,
+        script_path: str,
     ) -> None:
-        self.locations = locations
-        self._strict = strict
-        served = [place for place in locations if place.supplier is not None]
-        self.supplies: dict[str, ServedSkills] = _supplies(served) if served else {}
-        self.trust = trust
-        self.trace = trace
-        self.wanted = wanted
+        self.locations = self._given_locations = tuple(locations)
+        self._finders = finders
+        self._found_locations: list[Location] = []
+        """Those of the finders, at the last refresh."""
+        self.conditions = conditions
         self.states: list[LocationState] = []
-        self._bounds = bounds
-        self._index = index
-        self._cache = index.cache if index is not None else ""
-        self._initial_problems = tuple(problems)
-        self._lock = threading.RLock()
-        self._scans = scans
-        self._trusted: TrustRecord | None = None
-        self._locks: dict[str, tuple[int, ...]] = {}
-        self._checked: list[dict[str, CheckedManifest]] = []
-        """For each location, its skill.yaml files by folder."""
-        self._integrity: IntegrityChecker | None = None
-        self._snapshot: Snapshot | None = None
-        self._index_problems: list[Problem] = []
+        self.served_skills: dict[str, ServedSkills] = _open_served_skills(locations)
+        """The skills of each server by the path of its location."""
         self.on_change: Callable[[Snapshot], None] | None = None
         """Called with each new snapshot."""
-        self._invalid = False
-        self._pending = False
+        self._limits = limits
+        self._trust = trust
+        self._verdict_cache = verdict_cache
+        self._scan_cache = scan_cache
+        self._cache_folder = scan_cache.cache if scan_cache is not None else ""
+        self._cache_problems: list[Problem] = []
+        self._trace = trace
+        self._initial_problems = tuple(problems)
+        self._strict = strict
+        self._secrets = secrets
+        self._script_path = script_path
+        self._requirement_checker: RequirementChecker | None = None
+        """None as long as no skill has requirements."""
+        self._lock = threading.RLock()
+        self._is_invalid = False
+        self._has_unshown_changes = False
         """A change was read and is not in the snapshot yet."""
+        self._snapshot: Snapshot | None = None
+        # What the snapshot was made of:
+        self._setup_problems: dict[SkillKey, Problem] = {}
+        self._manifests: list[dict[str, CheckedManifest]] = []
+        """For each location, its skill.yaml files by folder."""
+        self._trust_record: TrustRecord | None = None
+        self._lock_stamps: dict[str, tuple[int, ...]] = {}
 
     def snapshot(self) -> Snapshot:
         """The skills as of the last refresh; the first call reads the disk.
 
         Returns the cached snapshot without waiting for a concurrent refresh.
         """
-        kept = self._snapshot
-        return kept if kept is not None and not self._invalid else self.refresh()
+        cached = self._snapshot
+        return cached if cached is not None and not self._is_invalid else self.refresh()
 
     def refresh(self) -> Snapshot:
         """Scan the disk for changes; returns the same snapshot when there are none."""
         with self._lock:
-            self._invalid = False
+            self._is_invalid = False
             before = self._snapshot
             with _paused_collection():
-                after = self._refreshed()
+                after = self._refresh_snapshot()
             if after is not before:
-                self._report(before, after)
+                self._trace_changes(before, after)
+                if self.on_change is not None:
+                    self.on_change(after)
             return after
 
-    def _refreshed(self) -> Snapshot:
-        self._pending |= self._rescan() if self.states else self._scan()
-        checked = self._check_manifests()  # which may block a skill
-        decided = self.trust.read()
-        locks = self._lock_stamps()
+    def _refresh_snapshot(self) -> Snapshot:
+        self._has_unshown_changes |= self._find_locations()
+        self._has_unshown_changes |= self._rescan() if self.states else self._scan()
+        setup_problems_before = self._setup_problems
+        self._setup_problems = self._find_setup_problems()
+        manifests = self._check_manifests()  # which may block a skill
+        trust_record = self._trust.read()
+        lock_stamps = self._read_lock_stamps()
         if (
-            self._pending
+            self._has_unshown_changes
             or self._snapshot is None
-            or decided is not self._trusted
-            or locks != self._locks
-            or _visible(checked) != _visible(self._checked)
-            or self._became_usable(decided.blocked)
+            or setup_problems_before != self._setup_problems
+            or trust_record is not self._trust_record
+            or lock_stamps != self._lock_stamps
+            or _visible_values(manifests) != _visible_values(self._manifests)
+            or self._has_become_usable(trust_record.blocked)
         ):
-            self._trusted = decided
-            self._locks = locks
-            self._checked = checked
-            self._snapshot = self._assemble()
-            self._pending = False
+            self._trust_record = trust_record
+            self._lock_stamps = lock_stamps
+            self._manifests = manifests
+            self._snapshot = self._build_snapshot()
+            self._has_unshown_changes = False
         return self._snapshot
 
     def invalidate(self) -> None:
         """Make the next call scan for changes; for code that has just changed a file."""
         with self._lock:
-            self._invalid = True
+            self._is_invalid = True
 
-    @property
+    @cached_property
     def integrity(self) -> IntegrityChecker:
         """Verifies that skills may be used."""
-        if self._integrity is None:
-            from satchel.library.integrity import IntegrityChecker
+        from satchel.library.integrity import IntegrityChecker
 
-            self._integrity = IntegrityChecker(
-                self.locations, self.trust, self.trace, supplies=self.supplies, scans=self._scans
-            )
-        return self._integrity
+        return IntegrityChecker(
+            self.locations,
+            self._trust,
+            self._trace,
+            served_skills=self.served_skills,
+            scans=self._verdict_cache,
+        )
+
+    @cached_property
+    def _state_rules(self) -> SkillStateRules:
+        return SkillStateRules(self.conditions, self._trust, self.integrity)
 
     def close(self) -> None:
         """Close the connections to servers."""
-        for supply in self.supplies.values():
-            supply.supplier.close()
+        for served in self.served_skills.values():
+            served.supplier.close()
+
+    # --- scanning -------------------------------------------------------------------------
+
+    def _find_locations(self) -> bool:
+        """Ask the finders for their locations; True when one came, went or changed."""
+        found = [location for finder in self._finders for location in finder()]
+        if found == self._found_locations:
+            return False
+        self._found_locations = found
+        paths = {location.path for location in self._given_locations}
+        added = [location for location in found if location.path not in paths]
+        count = sum(location.supplier is None for location in self._given_locations)
+        self.locations = (*self._given_locations[:count], *added, *self._given_locations[count:])
+        self.integrity.set_locations(self.locations)
+        if self.states:
+            states = {state.location: state for state in self.states}
+            self.states = [
+                states.get(location) or self._scan_location(location) for location in self.locations
+            ]
+        return True
 
     def _scan(self) -> bool:
         """The first scan: from the cache where it is valid, else from the disk."""
-        self._index_problems = []
-        states: list[LocationState] = []
-        for supply in self.supplies.values():
-            supply.supplier.prepare()
-        for location in self.locations:
-            state = None
-            if location.supplier is not None:
-                state = LocationState(location, self._bounds)
-                state.start_scan()
-                self.supplies[location.path].fill(state)
-                states.append(state)
-                continue
-            if self._index is not None and not location.single:
-                state, damage = self._index.load(location, self._bounds)
-                if damage:
-                    problem = Problem("index-damaged", location.path, values={"reason": damage})
-                    self._index_problems.append(problem)
-            if state is None:
-                state = scan_location(location, self._bounds)
-                self._save(state)
-            elif (rescan_location(state) or state.reads) and _worth_saving(state):
-                self._save(state)
-            states.append(state)
-        self.states = states  # all at once: an interrupted scan is repeated
+        self._cache_problems = []
+        for served in self.served_skills.values():
+            served.supplier.prepare()
+        # All at once: an interrupted scan is repeated.
+        self.states = [self._scan_location(location) for location in self.locations]
         return True
 
+    def _scan_location(self, location: Location) -> LocationState:
+        if location.supplier is not None:
+            state = LocationState(location, self._limits)
+            state.start_scan()
+            self.served_skills[location.path].fill(state)
+            return state
+        state = self._load(location)
+        if state is None:
+            state = scan_location(location, self._limits)
+            self._save(state)
+        elif (rescan_location(state) or state.reads) and _is_worth_saving(state):
+            self._save(state)
+        return state
+
     def _rescan(self) -> bool:
+        """Scan for changes; returns whether there are some."""
         changed = False
         for state in self.states:
             if state.location.supplier is not None:
-                changed |= self.supplies[state.location.path].fill(state)
+                changed |= self.served_skills[state.location.path].fill(state)
             elif rescan_location(state):
                 changed = True
-                if _worth_saving(state):
+                if _is_worth_saving(state):
                     self._save(state)
         return changed
 
+    def _load(self, location: Location) -> LocationState | None:
+        """Load a location from the cache; None when it is not there or damaged."""
+        if self._scan_cache is None or location.single:
+            return None
+        state, damage = self._scan_cache.load(location, self._limits)
+        if damage:
+            problem = Problem("index-damaged", location.path, values={"reason": damage})
+            self._cache_problems.append(problem)
+        return state
+
     def _save(self, state: LocationState) -> None:
-        if self._index is None or state.location.single or not (state.heads or state.manifests):
+        """Save a location in the cache, which is not used any more after an error."""
+        is_empty = not (state.headers or state.manifests)
+        if self._scan_cache is None or state.location.single or is_empty:
             return
-        reason = self._index.save(state)
+        reason = self._scan_cache.save(state)
         if reason:
             problem = Problem("index-unsaved", state.location.path, values={"reason": reason})
-            self._index_problems.append(problem)
-            self._index = None
+            self._cache_problems.append(problem)
+            self._scan_cache = None
+
+    def _read_lock_stamps(self) -> dict[str, tuple[int, ...]]:
+        stamps: dict[str, tuple[int, ...]] = {}
+        for state in self.states:
+            path = state.location.lock if state.headers or state.manifests else ""
+            if path and path not in stamps:
+                try:
+                    info = os.stat(path)
+                except OSError:
+                    continue
+                stamps[path] = (info.st_ctime_ns, info.st_size, info.st_ino)
+        return stamps
+
+    # --- checking -------------------------------------------------------------------------
 
     def _check_manifests(self) -> list[dict[str, CheckedManifest]]:
+        """Check the skill.yaml files of all locations; an empty list when there are none."""
         if not any(state.manifests for state in self.states):
             return []
         from satchel.library.tool_skills import check_manifest
 
-        sieve = self.wanted.compile()
-        found: list[dict[str, CheckedManifest]] = []
+        tables: list[dict[str, CheckedManifest]] = []
         for state in self.states:
-            state_of = self._state_in(state, sieve)
-            found.append(
+            determine_state = self._state_rules.compile(state, self._setup_problems)
+            tables.append(
                 {
-                    folder: check_manifest(state, folder, state_of, self.integrity, self._cache)
+                    folder: check_manifest(
+                        state,
+                        folder,
+                        determine_state=determine_state,
+                        integrity=self.integrity,
+                        cache=self._cache_folder,
+                    )
                     for folder in sorted(state.manifests)
                 }
             )
-        return found
-
-    def _assemble(self) -> Snapshot:
-        by_name: dict[str, Skill] = {}
-        rest: list[tuple[SkillHeader, SkillOrigin, State]] = []
-        lost: list[tuple[SkillHeader, SkillOrigin, str]] = []
-        problems: list[Problem] = [*self._initial_problems, *self._index_problems]
-        problems += filter(
-            None, map(self.integrity.lock_problem, self._locks) if self._locks else ()
-        )
-        sieve = self.wanted.compile()
-        impostors: list[Skill] = []
-        tables = self._headers()
-        if self._strict:
-            tables = [
-                self._without_repaired(state, heads, problems)
-                for state, heads in zip(self.states, tables, strict=True)
-            ]
-        repeated = find_repeated(self.states, tables)
-        for at, state in enumerate(self.states):
-            problems += (one for item in state.broken.values() for one in item.problems)
-            problems += (one for notes in state.notes.values() for one in notes)
-            heads = tables[at]
-            if not heads:
-                continue
-            origin = state.location.origin
-            state_of = self._state_in(state, sieve)
-            checked = self._checked[at] if self._checked else {}
-            left_out = repeated.get(at, ())
-            here: dict[str, SkillHeader] = {}
-            if state.location.supplier is not None:
-                heads = self._without_impostors(state, tables, impostors)
-            for skill_id in sorted(heads):
-                if skill_id in left_out:
-                    continue
-                head = heads[skill_id]
-                tool = checked.get(skill_id) if checked else None
-                skill_state = tool.state if tool and tool.source else state_of(head)
-                if skill_state not in ("active", "unverified"):
-                    rest.append((head, origin, skill_state))
-                    continue
-                earlier = here.get(head.name)
-                if earlier is not None:
-                    # Twice in one location: the last one wins, and both are reported.
-                    problems.append(_duplicate_problem(origin, earlier, head))
-                    if by_name[head.name].head is earlier:
-                        del by_name[head.name]
-                    lost.append((earlier, origin, head.name))
-                here[head.name] = head
-                if head.name in by_name:
-                    lost.append((head, origin, head.name))
-                else:
-                    by_name[head.name] = _new(Skill, (head, origin, skill_state, ""))
-        others = [Skill(head, origin, state) for head, origin, state in rest]
-        others += [*impostors] + [
-            Skill(head, place, "shadowed", by_name[name].ref) for head, place, name in lost
-        ]
-        hidden = [*_take_unverified(by_name), *others]
-        tools = NO_TOOLS
-        if self._checked:
-            tools = self._tool_snapshot([*by_name.values(), *hidden])
-            by_name = {name: skill for name, skill in by_name.items() if not skill.is_tool}
-            hidden = [skill for skill in hidden if not skill.is_tool]
-        return Snapshot(tuple(by_name.values()), by_name, tuple(hidden), tuple(problems), tools)
-
-    def _headers(self) -> list[dict[str, SkillHeader]]:
-        """For each location, the headers of its skills by id."""
-        tables = [state.heads for state in self.states]
-        for at, checked in enumerate(self._checked):
-            tools = {one: item.source.skill.head for one, item in checked.items() if item.source}
-            if tools:
-                tables[at] = {**tables[at], **tools}
         return tables
 
-    def _without_repaired(
-        self, state: LocationState, heads: Mapping[str, SkillHeader], problems: list[Problem]
-    ) -> dict[str, SkillHeader]:
-        """The skills whose frontmatter needed no repair; the others become problems."""
-        kept: dict[str, SkillHeader] = {}
-        for skill_id, head in heads.items():
-            repair = next((one for one in head.problems if one.code in REPAIRS), None)
-            if repair is None:
-                kept[skill_id] = head
-            else:
-                path = Skill(head, state.location.origin).path
-                values: dict[str, str] = {"what": repair.for_model()[0]}
-                problems.append(Problem("not-strict", path, repair.line, values))
-        return kept
+    def _find_setup_problems(self) -> dict[SkillKey, Problem]:
+        """Find the skills whose requirements are not met."""
+        if self._has_unshown_changes or self._snapshot is None:
+            requiring = [
+                LocatedHeader(state, header)
+                for state in self.states
+                for header in filter(_header_extra, state.headers.values())
+                if "requires" in header.extra
+            ]
+            if self._requirement_checker is None and requiring:
+                from satchel.library.requirement_checker import RequirementChecker
 
-    def _tool_snapshot(self, skills: Iterable[Skill]) -> ToolSnapshot:
-        """The tools of those skills that have a usable skill.yaml."""
-        places = [state.location.origin for state in self.states]
-        tables = dict(zip(places, self._checked, strict=True))
-        offered: list[ToolSkill] = []
-        hidden: list[ToolSkill] = []
-        refused: dict[str, SatchelError] = {}
-        for skill in skills:
-            checked = tables[skill.origin].get(skill.head.id)
-            if checked is None or checked.source is None:
-                continue
-            kept = hidden if checked.error or skill.state != "active" else offered
-            kept.append(checked.source._replace(skill=skill))
-            if checked.error:
-                refused[skill.ref] = checked.error
-        problems = [
-            one for here in self._checked for item in here.values() for one in item.problems
-        ]
-        return ToolSnapshot(offered, hidden, problems, refused)
+                secrets = self._secrets() if self._secrets else None
+                self._requirement_checker = RequirementChecker(secrets, self._script_path)
+            if self._requirement_checker is not None:
+                self._requirement_checker.set_skills(requiring, self.states)
+        checker = self._requirement_checker
+        return checker.find_unmet(self._is_usable) if checker is not None else {}
 
-    def _without_impostors(
-        self,
-        served: LocationState,
-        tables: Sequence[Mapping[str, SkillHeader]],
-        impostors: list[Skill],
-    ) -> Mapping[str, SkillHeader]:
-        """The skills of a server whose names resemble no local skill, offered or not.
+    def _is_usable(self, skill: LocatedHeader) -> bool:
+        """Whether a skill would be offered if it required nothing."""
+        return self._state_rules.compile(skill.state)(skill.header) == "active"
 
-        No server may impersonate a local skill, whatever the order of locations. Among servers the
-        order decides.
-        """
-        from satchel.library.served_skills import confusable_key
+    def _build_snapshot(self) -> Snapshot:
+        lock_problems = map(self.integrity.lock_problem, self._lock_stamps)
+        return SnapshotBuilder(
+            self.states,
+            self._manifests,
+            rules=self._state_rules,
+            setup_problems=self._setup_problems,
+            problems=[
+                *self._initial_problems,
+                *self._cache_problems,
+                *filter(None, lock_problems),
+            ],
+            strict=self._strict,
+        ).build()
 
-        names: dict[str, str] = {}
-        for state, heads in zip(self.states, tables, strict=True):
-            if state.location.supplier is None:
-                origin = state.location.origin
-                for head in heads.values():
-                    names.setdefault(confusable_key(head.name), Skill(head, origin).ref)
-        free: dict[str, SkillHeader] = {}
-        for skill_id, head in served.heads.items():
-            ref = names.get(confusable_key(head.name))
-            if ref is None:
-                free[skill_id] = head
-            else:
-                impostors.append(Skill(head, served.location.origin, "shadowed", ref))
-        return free
-
-    def _became_usable(self, blocked: Mapping[str, str]) -> bool:
+    def _has_become_usable(self, blocked: Mapping[str, str]) -> bool:
         """Whether a skill that was unpinned or blocked at the last refresh has become usable.
 
         Args:
             blocked: Real path of a skill's folder -> the digest of the blocked content.
         """
-        if self._snapshot is None or not (blocked or self.trust.locked):
+        if self._snapshot is None or not (blocked or self._trust.locked):
             return False
         for skill in self._snapshot.hidden:
-            if skill.state == "untrusted" and self.trust.locked and self.integrity.pins(skill):
+            if skill.state == "untrusted" and self._trust.locked and self.integrity.pins(skill):
                 return True
             if skill.state == "blocked":
                 digest = blocked.get(os.path.realpath(skill.base_dir), "")
@@ -361,129 +336,82 @@ class LibraryScan:
                     return True
         return False
 
-    def _state_in(
-        self, state: LocationState, sieve: PreparedFilter | None
-    ) -> Callable[[SkillHeader], State]:
-        """The function that determines the state of a location's skills."""
-        place = state.location
-        trust = self.trust.location_trust(
-            place.path, state.followed, own=place.trusted, project=place.boundary
-        )
-        locked = self.trust.locked
-        damaged = bool(place.lock) and self.integrity.lock_problem(place.lock) is not None
-        if sieve is None and not locked and trust.is_complete and not damaged:
-            return lambda _head: "active"
-
-        def state_of(head: SkillHeader) -> State:
-            if sieve is not None and not sieve.keeps(head):
-                return "excluded"
-            if not trust.trusts(head.id):
-                return "untrusted"
-            if damaged:
-                return "unverified"
-            blocked = trust.blocked(head.id)
-            if blocked and self.integrity.blocks(Skill(head, place.origin), blocked):
-                return "blocked"
-            if locked and not self.integrity.pins(Skill(head, place.origin)):
-                return "untrusted"
-            return "active"
-
-        return state_of
-
-    def _lock_stamps(self) -> dict[str, tuple[int, ...]]:
-        stamps: dict[str, tuple[int, ...]] = {}
-        for state in self.states:
-            lock = state.location.lock if state.heads or state.manifests else ""
-            if lock and lock not in stamps:
-                try:
-                    info = os.stat(lock)
-                except OSError:
-                    continue
-                stamps[lock] = (info.st_ctime_ns, info.st_size, info.st_ino)
-        return stamps
-
-    def _report(self, before: Snapshot | None, after: Snapshot) -> None:
-        self._trace_changes(before, after)
-        if self.on_change is not None:
-            self.on_change(after)
+    # --- tracing --------------------------------------------------------------------------
 
     def _trace_changes(self, before: Snapshot | None, after: Snapshot) -> None:
         if before is None and len(after.skills) > _MAX_EVENTS_PER_SCAN:
-            self.trace.record("discovered", (), count=len(after.skills))
+            self._trace.record("discovered", (), count=len(after.skills))
             return
-        old, now = _offered(before) if before is not None else {}, _offered(after)
-        fresh = [ref for ref in now if ref not in old] if old else list(now)
-        if len(fresh) <= _MAX_EVENTS_PER_SCAN:
-            for ref in fresh:
-                skill, tools = now[ref]
-                more: dict[str, Any] = {"tools": list(tools.tools)} if tools else {}
-                self.trace.record("discovered", (skill.name,), ref=ref, **more)
+        old_skills = _offered_by_ref(before) if before is not None else {}
+        new_skills = _offered_by_ref(after)
+        added_refs = [ref for ref in new_skills if ref not in old_skills]
+        if len(added_refs) <= _MAX_EVENTS_PER_SCAN:
+            for ref in added_refs:
+                skill, tools = new_skills[ref]
+                details: dict[str, Any] = {"tools": list(tools.tools)} if tools else {}
+                self._trace.record("discovered", (skill.name,), ref=ref, **details)
         else:
-            self.trace.record("discovered", (), count=len(fresh))
-        for ref, (skill, tools) in old.items():
-            found = now.get(ref)
-            if found is None:
-                self.trace.record("removed", (skill.name,), ref=ref)
-            elif found[0].head is not skill.head or _digest(found[1]) != _digest(tools):
-                self.trace.record("changed", (skill.name,), ref=ref)
+            self._trace.record("discovered", (), count=len(added_refs))
+        for ref, (skill, tools) in old_skills.items():
+            if ref not in new_skills:
+                self._trace.record("removed", (skill.name,), ref=ref)
+                continue
+            new_skill, new_tools = new_skills[ref]
+            if new_skill.head is not skill.head or _tools_digest(new_tools) != _tools_digest(tools):
+                self._trace.record("changed", (skill.name,), ref=ref)
 
 
-def _take_unverified(by_name: dict[str, Skill]) -> list[Skill]:
-    """Remove unverified skills; no other skill gets the name under which the user installed one."""
-    found = [skill for skill in by_name.values() if skill.state == "unverified"]
-    for skill in found:
-        del by_name[skill.name]
-    return found
-
-
-def _offered(snapshot: Snapshot) -> dict[str, tuple[Skill, ToolSkill | None]]:
+def _offered_by_ref(snapshot: Snapshot) -> dict[str, tuple[Skill, ToolSkill | None]]:
     """The offered skills by ref, each with its offered tools."""
     if not snapshot.tools.skills:
         return {skill.ref: (skill, None) for skill in snapshot.skills}
-    tools = {one.skill.ref: one for one in snapshot.tools.skills}
-    found = {skill.ref: (skill, tools.get(skill.ref)) for skill in snapshot.skills}
-    return found | {ref: (one.skill, one) for ref, one in tools.items()}
+    tools = {tool_skill.skill.ref: tool_skill for tool_skill in snapshot.tools.skills}
+    offered = {skill.ref: (skill, tools.get(skill.ref)) for skill in snapshot.skills}
+    return offered | {ref: (tool_skill.skill, tool_skill) for ref, tool_skill in tools.items()}
 
 
-def _digest(tools: ToolSkill | None) -> str:
+def _tools_digest(tools: ToolSkill | None) -> str:
     return tools.digest if tools is not None else ""
 
 
-def _supplies(served: Sequence[Location]) -> dict[str, ServedSkills]:
+def _open_served_skills(locations: Iterable[Location]) -> dict[str, ServedSkills]:
+    """The skills of each server by the path of its location."""
+    served_locations = [location for location in locations if location.supplier is not None]
+    if not served_locations:
+        return {}
     from satchel.library.served_skills import ServedSkills
 
     return {
-        place.path: ServedSkills(place, os.path.join(os.path.dirname(place.path), "contents"))
-        for place in served
+        location.path: ServedSkills(
+            location,
+            os.path.join(os.path.dirname(location.path), "contents")
+            if location.source == "server"
+            else "",
+        )
+        for location in served_locations
     }
 
 
-def _worth_saving(state: LocationState) -> bool:
+def _is_worth_saving(state: LocationState) -> bool:
     """Whether writing the cache is cheaper than reading the changed files at the next start."""
-    size = len(state.heads)
-    return size < _MAX_SKILLS_SAVED_ALWAYS or state.reads > size // 50
-
-
-def _duplicate_problem(origin: SkillOrigin, first: SkillHeader, last: SkillHeader) -> Problem:
-    values = {
-        "name": last.name,
-        "first": f"{origin.label}/{first.id}",
-        "last": f"{origin.label}/{last.id}",
-    }
-    return Problem("duplicate-name", os.path.join(origin.root, last.id), values=values)
+    skill_count = len(state.headers)
+    return skill_count < _MAX_SKILLS_SAVED_ALWAYS or state.reads > skill_count // 50
 
 
 @contextmanager
 def _paused_collection() -> Generator[None]:
     """Pause garbage collection, which finds nothing while thousands of records are created."""
-    collecting = gc.isenabled()
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if collecting:
+        if was_enabled:
             gc.enable()
 
 
-def _visible(checked: Iterable[Mapping[str, CheckedManifest]]) -> list[dict[str, object]]:
-    return [{folder: one.visible for folder, one in here.items()} for here in checked]
+def _visible_values(tables: Iterable[Mapping[str, CheckedManifest]]) -> list[dict[str, object]]:
+    """What users see of the skill.yaml files of each location, to be compared."""
+    return [
+        {folder: manifest.visible for folder, manifest in manifests.items()} for manifests in tables
+    ]

@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from satchel._fs import locked, read_plain
+from satchel._unicode import INVISIBLE
 from satchel.errors import InvalidInput, LockBroken
 from satchel.i18n import Message, join_names, say
 from satchel.skill.file_tree import digest_of
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 LOCK_FILE = "satchel.lock"
 VERSION = 1
 _MAX_LOCK_BYTES = 64 << 20
-_MAX_NAME_BYTES = 255  # of one file name, on every common file system
+_MAX_NAME_BYTES = 255
+"""Of one file name, on every common file system."""
 
 
 class LockedSource(NamedTuple):
@@ -61,22 +63,26 @@ class LockedVerdict(NamedTuple):
 
 
 class LockEntry(NamedTuple):
-    """One installed skill."""
+    """One installed skill, as the lockfile records it."""
 
     id: str
     """Name of its folder."""
     name: str
+    """The name in its frontmatter."""
     place: LockedSource
+    """Where it was installed from."""
     licence: str
+    """The field `license` of its frontmatter."""
     tree: str
     """Digest of the installed files."""
     files: dict[str, str]
     """As `TreeDigest.files`."""
     scan: LockedVerdict = LockedVerdict()
+    """The result of the scan at installation."""
     upstream: str = ""
     """Digest of the source's files, if `tree` includes edits of the user."""
     signer: str = ""
-    """Signer of a verified signature."""
+    """Recorded by 0.2; kept for the entry's checksum."""
 
     @property
     def edited(self) -> bool:
@@ -105,31 +111,31 @@ def read_lock(path: str) -> Lock:
         return {}
     except OSError as exc:
         reason = "it is a link" if os.path.islink(path) else exc.strerror or str(exc)
-        raise _broken(path, reason) from exc
+        raise _broken_error(path, reason) from exc
     return parse_lock(data, path)
 
 
-def interrupted_changes(locks: Iterable[str], marks: str) -> list[Problem]:
+def interrupted_changes(lock_paths: Iterable[str], key_file: str) -> list[Problem]:
     """Problems of changes that a killed command left unfinished beside these lockfiles."""
-    found: list[Problem] = []
-    for root in dict.fromkeys(os.path.dirname(lock) for lock in locks if lock):
+    problems: list[Problem] = []
+    for root in dict.fromkeys(os.path.dirname(path) for path in lock_paths if path):
         work = os.path.join(root, ".satchel")
-        names = pending_changes(root, marks)
+        names = pending_changes(root, key_file)
         try:
             if names:
                 with locked(os.path.join(work, "lock"), timeout=0, private=False):
-                    names = pending_changes(root, marks)
+                    names = pending_changes(root, key_file)
         except TimeoutError:
             continue  # it is in progress
         except OSError:
             pass  # not writable: it is reported
         if names:
             values = {"names": join_names(f"`{name}`" for name in names)}
-            found.append(Problem("change-interrupted", f"{work}/journal.json", values=values))
-    return found
+            problems.append(Problem("change-interrupted", f"{work}/journal.json", values=values))
+    return problems
 
 
-def pending_changes(root: str, marks: str = "") -> dict[str, str]:
+def pending_changes(root: str, key_file: str = "") -> dict[str, str]:
     """The changes of a transaction in progress: id -> the new digest.
 
     Readers take no lock, so a folder may be ahead of the lockfile: the journal is written before
@@ -137,23 +143,24 @@ def pending_changes(root: str, marks: str = "") -> dict[str, str]:
 
     Args:
         root: The folder of the skills' folder and the lockfile.
-        marks: Path of the user's key, to ignore a journal that came with a project; empty to skip
-            the check.
+        key_file: Path of the user's key, to ignore a journal that came with a project; empty to
+            skip the check.
     """
+    import json  # not on the way of `list`
+
     work = os.path.join(root, ".satchel")
     try:
         data = read_plain(os.path.join(work, "journal.json"), _MAX_LOCK_BYTES)
     except OSError:
         return {}
-    import json
-
     from satchel.library.ownership import RECORD_KIND, verify_record
 
     try:
         table = json.loads(data)
-        if marks and not verify_record(table, marks, (os.path.realpath(work),), RECORD_KIND):
+        work_paths = (os.path.realpath(work),)
+        if key_file and not verify_record(table, key_file, work_paths, RECORD_KIND):
             return {}
-        return {str(row["id"]): str(row["after"]) for row in table["changes"]}
+        return {str(change["id"]): str(change["after"]) for change in table["changes"]}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}  # damaged
 
@@ -164,36 +171,30 @@ def parse_lock(data: bytes, path: str = LOCK_FILE) -> Lock:
     Raises:
         LockBroken: it is damaged or was edited.
     """
-    import json
+    import json  # not on the way of `list`
 
     if len(data) > _MAX_LOCK_BYTES:
-        raise _broken(path, "it is too large")
+        raise _broken_error(path, "it is too large")
+    text = data.replace(b"\r\n", b"\n")
     try:
-        table = json.loads(data.replace(b"\r\n", b"\n"))
+        table = json.loads(text)
         if table["version"] != VERSION:
-            raise _broken(path, f"its version is {table['version']!r}, not {VERSION}")
-        lock = {str(key): _entry(str(key), row) for key, row in table["skills"].items()}
-        text = render_lock(lock)
+            raise _broken_error(path, f"its version is {table['version']!r}, not {VERSION}")
+        rows = table["skills"]
+        lock = {str(skill_id): _parse_entry(str(skill_id), row) for skill_id, row in rows.items()}
+        canonical_text = render_lock(lock)
     except InvalidInput as exc:
-        raise _broken(path, exc.message) from exc
-    except ValueError as exc:
-        if b"\n<<<<<<< " in data or data.startswith(b"<<<<<<< "):
-            raise LockBroken(
-                Message("`{path}` cannot be used: {reason}", path=path, reason="merge conflict"),
-                Message(
-                    "Take one side with `git checkout --ours {path}` or `--theirs`, then run "
-                    "`satchel install`",
-                    path=os.path.basename(path),
-                ),
-            ) from exc
-        raise _broken(path, str(exc) or type(exc).__name__) from exc
-    except (KeyError, TypeError, AttributeError, RecursionError) as exc:
-        raise _broken(path, str(exc) or type(exc).__name__) from exc
-    if text != data.replace(b"\r\n", b"\n"):
-        for key, row in table["skills"].items():
-            if row.get("check") != _check(lock[key]):
-                raise _broken(path, f"the entry `{key}` does not match its check sum")
-        raise _broken(path, "it was changed by hand")
+        raise _broken_error(path, exc.message) from exc
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
+        has_conflict = data.startswith(b"<<<<<<< ") or b"\n<<<<<<< " in data
+        if has_conflict and isinstance(exc, ValueError):
+            raise _conflict_error(path) from exc
+        raise _broken_error(path, str(exc) or type(exc).__name__) from exc
+    if text != canonical_text:
+        for skill_id, row in rows.items():
+            if row.get("check") != _checksum(lock[skill_id]):
+                raise _broken_error(path, f"the entry `{skill_id}` does not match its check sum")
+        raise _broken_error(path, "it was changed by hand")
     return lock
 
 
@@ -203,26 +204,30 @@ def render_lock(lock: Mapping[str, LockEntry]) -> bytes:
     Raises:
         InvalidInput: an entry is invalid and could not be read again.
     """
-    import json
+    import json  # not on the way of `list`
 
     for entry in lock.values():
         if reason := entry_fault(entry):
             raise InvalidInput(reason, say("Rename it"))
-    rows = {key: {**_row(lock[key]), "check": _check(lock[key])} for key in sorted(lock)}
+    rows = {
+        skill_id: {**_entry_values(lock[skill_id]), "check": _checksum(lock[skill_id])}
+        for skill_id in sorted(lock)
+    }
     text = json.dumps({"version": VERSION, "skills": rows}, indent=1, ensure_ascii=True)
     return (text + "\n").encode()
 
 
-def _row(entry: LockEntry) -> dict[str, Any]:
-    place = {key: value for key, value in entry.place._asdict().items() if value}
+def _entry_values(entry: LockEntry) -> dict[str, Any]:
+    """The JSON values of an entry, without empty ones."""
+    source = {key: value for key, value in entry.place._asdict().items() if value}
     scan = {
         key: list(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else value
         for key, value in entry.scan._asdict().items()
         if value
     }
-    row: dict[str, Any] = {
+    values: dict[str, Any] = {
         "name": entry.name,
-        "source": place,
+        "source": source,
         "licence": entry.licence,
         "scan": scan,
         "signer": entry.signer,
@@ -230,31 +235,33 @@ def _row(entry: LockEntry) -> dict[str, Any]:
         "tree": entry.tree,
         "files": {path: entry.files[path] for path in sorted(entry.files)},
     }
-    return {key: value for key, value in row.items() if value or key in {"name", "tree", "files"}}
+    required_keys = {"name", "tree", "files"}
+    return {key: value for key, value in values.items() if value or key in required_keys}
 
 
-def _entry(key: str, row: dict[str, Any]) -> LockEntry:
-    scan = dict(row.get("scan", {}))
+def _parse_entry(skill_id: str, values: dict[str, Any]) -> LockEntry:
+    """The entry of JSON values, as `_entry_values` returned them."""
+    scan = dict(values.get("scan", {}))
     scan["rules"] = tuple(map(str, scan.get("rules", ())))
     return LockEntry(
-        key,
-        str(row["name"]),
-        LockedSource(**{name: str(value) for name, value in row["source"].items()}),
-        str(row.get("licence", "")),
-        str(row["tree"]),
-        {str(path): str(mark) for path, mark in row["files"].items()},
-        LockedVerdict(**scan),
-        str(row.get("upstream", "")),
-        str(row.get("signer", "")),
+        id=skill_id,
+        name=str(values["name"]),
+        place=LockedSource(**{name: str(value) for name, value in values["source"].items()}),
+        licence=str(values.get("licence", "")),
+        tree=str(values["tree"]),
+        files={str(path): str(digest) for path, digest in values["files"].items()},
+        scan=LockedVerdict(**scan),
+        upstream=str(values.get("upstream", "")),
+        signer=str(values.get("signer", "")),
     )
 
 
-def _check(entry: LockEntry) -> str:
+def _checksum(entry: LockEntry) -> str:
     """Checksum over an entry and its id."""
-    import json
+    import json  # not on the way of `list`
     from hashlib import sha256
 
-    text = json.dumps([entry.id, _row(entry)], ensure_ascii=True, sort_keys=True)
+    text = json.dumps([entry.id, _entry_values(entry)], ensure_ascii=True, sort_keys=True)
     return sha256(text.encode()).hexdigest()[:16]
 
 
@@ -304,8 +311,6 @@ def check_id(skill_id: str) -> str:
 
 def is_id(skill_id: str) -> bool:
     """Whether an id can be the name of a skill's folder."""
-    from satchel._unicode import INVISIBLE
-
     try:
         length = len(os.fsencode(skill_id))
     except UnicodeEncodeError:
@@ -326,7 +331,30 @@ def _is_safe_path(path: str) -> bool:
     )
 
 
-def _broken(path: str, reason: str) -> LockBroken:
+def _relative_to_cwd(path: str) -> str:
+    """A path as git finds it from the present folder."""
+    try:
+        return os.path.relpath(path)
+    except (OSError, ValueError):  # the folder is gone, or it is on another drive
+        return path
+
+
+def _conflict_error(path: str) -> LockBroken:
+    return LockBroken(
+        Message(
+            "`{path}` cannot be used: {reason}",
+            path=path,
+            reason=Message("it has an unresolved merge conflict"),
+        ),
+        Message(
+            "Take one side with `git checkout --ours {path}` or `--theirs`, then run "
+            "`satchel verify`, which names the skills that are not locked",
+            path=_relative_to_cwd(path),
+        ),
+    )
+
+
+def _broken_error(path: str, reason: str) -> LockBroken:
     return LockBroken(
         Message("`{path}` cannot be used: {reason}", path=path, reason=reason),
         Message("Restore it from version control, or delete it and install the skills again"),

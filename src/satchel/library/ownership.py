@@ -1,13 +1,14 @@
 """The user's key, and HMAC signatures of Satchel's own records.
 
 A project may contain a `.satchel` folder, and a `git pull` may add files to it. The journal, the
-history and similar records are therefore signed: an HMAC over their content and over the place of
-the work area, which is its real path. The key exists only in the user's state folder.
+history and similar records are therefore signed: an HMAC over their content and over the real path
+of the work area. The key exists only in the user's state folder.
 """
 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ NO_STATE = "(none)"
 """Placeholder path without a state folder: no record is valid, and none can be made."""
 SIGNATURE = "seal"
 RECORD_KIND = "record"
-_KEY = re.compile(rb"[0-9a-f]{64}")
+_KEY_DIGITS = re.compile(rb"[0-9a-f]{64}")
 _MAX_KEY_FILE_BYTES = 1024
 
 
@@ -43,7 +44,7 @@ def read_key(path: str) -> bytes:
         data = read_plain(path, _MAX_KEY_FILE_BYTES).strip()
     except (FileNotFoundError, NotADirectoryError):
         return b""
-    if not _KEY.fullmatch(data):
+    if not _KEY_DIGITS.fullmatch(data):
         raise OSError(errno.EINVAL, "it is damaged; delete it to begin with a new one", path)
     return bytes.fromhex(data.decode())
 
@@ -66,42 +67,53 @@ def load_or_create_key(path: str) -> bytes:
     return key
 
 
-def owner_id(key: bytes, place: str) -> str:
+def owner_id(key: bytes, work_path: str) -> str:
     """Identifier of the owner of a work area; not a secret."""
-    return _hmac(key, b"owner", place, b"")[:32]
+    return _compute_hmac(key, b"owner", work_path, b"")[:32]
 
 
-def sign_record(table: Mapping[str, Any], key: bytes, place: str, kind: str) -> str:
+def sign_record(table: Mapping[str, Any], key: bytes, work_path: str, kind: str) -> str:
     """Sign a record.
 
     Args:
         table: The content as JSON values; an existing signature is ignored.
         key: The user's key.
-        place: The real path of the work area that the record belongs to.
+        work_path: The real path of the work area that the record belongs to.
         kind: The kind of record, so that none passes for another.
     """
-    import json
+    content = {name: value for name, value in table.items() if name != SIGNATURE}
+    text = json.dumps(content, sort_keys=True)
+    return _compute_hmac(key, kind.encode(), work_path, text.encode())
 
-    bare = {name: value for name, value in table.items() if name != SIGNATURE}
-    return _hmac(key, kind.encode(), place, json.dumps(bare, sort_keys=True).encode())
 
+def verify_record(
+    table: Mapping[str, Any], key_file: str, work_paths: Iterable[str], kind: str
+) -> bool:
+    """Whether a record is signed with the user's key, for one of the work areas.
 
-def verify_record(table: Mapping[str, Any], path: str, places: Iterable[str], kind: str) -> bool:
-    """Whether a record has a signature of the key at `path`, made at one of the places.
+    Args:
+        table: The content with its signature.
+        key_file: The path of the key.
+        work_paths: The real paths that the work area has or had.
+        kind: The kind of record.
 
     Raises:
         OSError: the key cannot be read.
     """
     from hmac import compare_digest
 
-    key, given = read_key(path), table.get(SIGNATURE)
-    if not key or not isinstance(given, str) or not given.isascii():
+    key, signature = read_key(key_file), table.get(SIGNATURE)
+    if not key or not isinstance(signature, str) or not signature.isascii():
         return False
-    return any(compare_digest(sign_record(table, key, place, kind), given) for place in places)
+    return any(
+        compare_digest(sign_record(table, key, work_path, kind), signature)
+        for work_path in work_paths
+    )
 
 
-def _hmac(key: bytes, kind: bytes, place: str, data: bytes) -> str:
+def _compute_hmac(key: bytes, kind: bytes, work_path: str, data: bytes) -> str:
+    """The HMAC over three texts with their lengths, so that different texts never look the same."""
     import hmac
 
-    framed = b"".join(b"%d:" % len(part) + part for part in (kind, os.fsencode(place), data))
-    return hmac.new(key, framed, "sha256").hexdigest()
+    message = b"".join(b"%d:" % len(part) + part for part in (kind, os.fsencode(work_path), data))
+    return hmac.new(key, message, "sha256").hexdigest()

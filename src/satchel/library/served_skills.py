@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import unicodedata
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from satchel._fs import open_beneath, write_atomic
 from satchel._unicode import TO_LATIN
 from satchel.errors import Changed, NotFound, SatchelError
 from satchel.i18n import Message
-from satchel.library.fingerprint import VerifiedFolder, changed_error
+from satchel.library.fingerprint import FileStamps, VerifiedFolder, changed_error
 from satchel.library.supplier import SKILL_FILE
 from satchel.skill.file_tree import TreeDigest
 from satchel.skill.reader import header_from_fields, parse_document
@@ -23,8 +24,8 @@ from satchel.skill.reader import header_from_fields, parse_document
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from satchel.library.location_state import LocationState
     from satchel.library.locations import Location
-    from satchel.library.scanner import LocationState
     from satchel.library.supplier import ServedFile, ServedListing, ServedSkill, Supplier
     from satchel.skill.document import SkillDocument, SkillHeader
     from satchel.skill.model import Skill
@@ -33,25 +34,32 @@ if TYPE_CHECKING:
 _REGULAR_FILE_MODE = 0o100600
 
 
+class _ListedSkill(NamedTuple):
+    """A skill of the list, and the header that was made for it."""
+
+    served: ServedSkill
+    header: SkillHeader
+
+
 class ServedSkills:
     """The skills of one server."""
 
-    def __init__(self, location: Location, blobs: str) -> None:
+    def __init__(self, location: Location, blob_folder: str) -> None:
         """Wrap a location that has a supplier.
 
         Args:
             location: Its `path` is the base of its skills' paths, and does not exist.
-            blobs: The cache folder of contents, by digest.
+            blob_folder: The cache folder of contents, by digest; empty without one.
         """
         assert location.supplier is not None  # noqa: S101 - checked by the caller
         self.location = location
         self.supplier: Supplier = location.supplier
-        self._blobs = blobs
+        self._blob_folder = blob_folder
         self._listing: ServedListing | None = None
-        self._known: dict[str, tuple[ServedSkill, SkillHeader]] = {}
+        self._listed_skills: dict[str, _ListedSkill] = {}
         self._verified: dict[str, tuple[ServedSkill, VerifiedFolder]] = {}
 
-    # --- looking --------------------------------------------------------------------------
+    # --- listing --------------------------------------------------------------------------
 
     def fill(self, state: LocationState) -> bool:
         """Put the listed skills into the state of a location; False when nothing changed."""
@@ -59,43 +67,64 @@ class ServedSkills:
         if listing is self._listing:
             return False
         # Concurrent readers use the old list until the new one is complete.
-        before = self._known
-        known: dict[str, tuple[ServedSkill, SkillHeader]] = {}
-        notes = list(listing.problems)
+        listed_skills: dict[str, _ListedSkill] = {}
+        problems = list(listing.problems)
         for skill_id, served in listing.served.items():
-            old = before.get(skill_id)
-            if old is not None and old[0].digest == served.digest and old[0].name == served.name:
-                known[skill_id] = old  # the same header object, so that caches stay valid
+            old = self._listed_skills.get(skill_id)
+            if old is not None and (old.served.digest, old.served.name) == (
+                served.digest,
+                served.name,
+            ):
+                listed_skills[skill_id] = old  # the same header object, so that caches stay valid
+                continue
+            header, header_problems = _make_header(served)
+            if header is None:
+                problems += [problem.at(served.uri) for problem in header_problems]
             else:
-                head, problems = _header_of(served)
-                if head is None:
-                    notes += [one.at(served.uri) for one in problems]
-                    continue
-                known[skill_id] = (served, head)
-        self._known = known
-        state.heads = {skill_id: head for skill_id, (_, head) in known.items()}
-        state.notes = {"": notes} if notes else {}
+                listed_skills[skill_id] = _ListedSkill(served, header)
+        self._listed_skills = listed_skills
+        state.headers = {skill_id: listed.header for skill_id, listed in listed_skills.items()}
+        state.folder_problems = {"": problems} if problems else {}
         self._listing = listing
         return True
 
+    def find_id(self, uri: str) -> str:
+        """The id of the skill at an address; empty when there is none.
+
+        A skill that is not listed is requested by its address.
+        """
+        request: Any = getattr(self.supplier, "request_skill", None)
+        listed = {skill.served.uri: skill_id for skill_id, skill in self._listed_skills.items()}
+        if uri not in listed and request is not None:
+            request(uri)
+            served_skills = self.supplier.listing().served
+            listed = {served.uri: skill_id for skill_id, served in served_skills.items()}
+        return listed.get(uri, "")
+
     def files_of(self, skill: Skill) -> Mapping[str, ServedFile]:
         """The listed files of a skill, fetched or not."""
-        return self._entry(skill).files
+        return self._find_served(skill).files
 
     def digest(self, skill: Skill) -> str:
         """The digest over everything that is listed for a skill."""
-        return self._entry(skill).digest
+        return self._find_served(skill).digest
 
-    def _entry(self, skill: Skill) -> ServedSkill:
-        known = self._known.get(skill.head.id)
-        if known is None:
+    def _find_served(self, skill: Skill) -> ServedSkill:
+        """The listed skill of a library's skill.
+
+        Raises:
+            Changed: the list has another skill under this id.
+            NotFound: it is not listed any more.
+        """
+        listed = self._listed_skills.get(skill.head.id)
+        if listed is None:
             raise NotFound(
                 Message("There is no skill `{name}`", name=skill.name),
                 "Run `satchel list` to see what there is",
             )
-        if known[1] is not skill.head and known[1] != skill.head:
+        if listed.header is not skill.head and listed.header != skill.head:
             raise changed_error(skill)
-        return known[0]
+        return listed.served
 
     # --- checking -------------------------------------------------------------------------
 
@@ -106,19 +135,30 @@ class ServedSkills:
             Changed: the list has another skill under this id.
             NotFound: it is not listed any more.
         """
-        served = self._entry(skill)
-        kept = self._verified.get(served.id)
-        if kept is None or kept[0] is not served:
-            rows = [
-                (file.path, int(file.digest[:15], 16), 0, file.size, 0, _REGULAR_FILE_MODE)
+        served = self._find_served(skill)
+        cached = self._verified.get(served.id)
+        if cached is None or cached[0] is not served:
+            survey = [
+                FileStamps(
+                    file.path,
+                    mtime_ns=int(file.digest[:15], 16),
+                    ctime_ns=0,
+                    size=file.size,
+                    inode=0,
+                    mode=_REGULAR_FILE_MODE,
+                )
                 for file in sorted(served.files.values())
             ]
             folder = skill.base_dir
             verified = VerifiedFolder(
-                folder, os.path.realpath(folder), None, _listed_digest(served), rows
+                path=folder,
+                real_path=os.path.realpath(folder),
+                top_names=None,
+                tree=_listed_digest(served),
+                survey=survey,
             )
-            kept = self._verified[served.id] = (served, verified)
-        return kept[1]
+            cached = self._verified[served.id] = (served, verified)
+        return cached[1]
 
     # --- reading --------------------------------------------------------------------------
 
@@ -129,14 +169,16 @@ class ServedSkills:
             Changed: it is not what was listed.
             SatchelError: it cannot be fetched.
         """
-        served = self._entry(skill)
+        served = self._find_served(skill)
         data = self.fetch_verified(skill, SKILL_FILE)
         document = parse_document(
             data, str(served.frontmatter["name"]), SKILL_FILE, (0, 0, len(data))
         )
-        head = document.head
-        listed = skill.head
-        if head is None or (head.description, head.extra) != (listed.description, listed.extra):
+        header, listed = document.head, skill.head
+        if header is None or (header.description, header.extra) != (
+            listed.description,
+            listed.extra,
+        ):
             self.supplier.mark_stale()
             raise Changed(
                 f"The frontmatter of the skill `{skill.name}` is not what the server "
@@ -145,7 +187,7 @@ class ServedSkills:
             )
         return document._replace(
             problems=tuple(problem.at(skill.path) for problem in document.problems),
-            head=skill.head if document.head is not None else None,
+            head=skill.head,
         )
 
     def fetch_verified(self, skill: Skill, path: str) -> bytes:
@@ -155,27 +197,31 @@ class ServedSkills:
             Changed: it is not listed, or not what was listed.
             SatchelError: it cannot be fetched.
         """
-        file = self._entry(skill).files.get(path)
+        file = self._find_served(skill).files.get(path)
         if file is None:
             raise Changed(Message("There is no `{path}`", path=path), Message("Check the path"))
-        data = _if_listed(_read_cached(self._blobs, file.digest, file.size), file)
-        cached = os.path.join(self._blobs, file.digest)
+        if not self._blob_folder:
+            data = self.supplier.fetch(file)
+            self._verify(file, data)
+            return data
+        data = _read_blob(self._blob_folder, file.digest, file.size)
+        blob_path = os.path.join(self._blob_folder, file.digest)
         # The cache is optional; a file's modification time is the time of its last use.
-        if data is not None:
+        if data is not None and _is_as_listed(data, file):
             with suppress(OSError):
-                os.utime(cached)
+                os.utime(blob_path)
             return data
         data = self.supplier.fetch(file)
         self._verify(file, data)
         with suppress(OSError):
-            write_atomic(cached, data, private=True, durable=False)
+            write_atomic(blob_path, data, private=True, durable=False)
         return data
 
     def _verify(self, file: ServedFile, data: bytes) -> None:
-        if _if_listed(data, file) is not None:
+        if _is_as_listed(data, file):
             return
         self.supplier.mark_stale()
-        what = (
+        reason = (
             f"it has {len(data)} bytes, and {file.size} were listed"
             if len(data) != file.size
             else "its digest is another"
@@ -185,7 +231,7 @@ class ServedSkills:
                 "`{file}` is not what the server `{server}` listed: {reason}",
                 file=file.path,
                 server=self.supplier.label,
-                reason=what,
+                reason=reason,
             ),
             Message("Try again"),
         )
@@ -194,22 +240,23 @@ class ServedSkills:
 def confusable_key(name: str) -> str:
     """Normalise a name so that names that look alike are equal."""
     if not name.isascii():
-        plain = unicodedata.normalize("NFKD", name).casefold()
-        name = "".join(sign for sign in plain if not unicodedata.combining(sign))
+        decomposed = unicodedata.normalize("NFKD", name).casefold()
+        name = "".join(sign for sign in decomposed if not unicodedata.combining(sign))
         name = name.translate(TO_LATIN)
     return name.lower().replace("_", "-").replace(" ", "-")
 
 
-def _header_of(served: ServedSkill) -> tuple[SkillHeader | None, tuple[Problem, ...]]:
-    own = served.files[SKILL_FILE]
+def _make_header(served: ServedSkill) -> tuple[SkillHeader | None, tuple[Problem, ...]]:
+    """The header of a listed skill; None and its problems when it is no valid skill."""
+    file = served.files[SKILL_FILE]
     folder = str(served.frontmatter["name"])
-    head, problems = header_from_fields(served.frontmatter, folder, own.size)
-    if head is None:
+    header, problems = header_from_fields(served.frontmatter, folder, file.size)
+    if header is None:
         return None, problems
     # Stamps derived from the digest: code that compares stamps detects every change.
     digits = served.digest.removeprefix("sha256:")
     stamp = {"mtime_ns": int(digits[:12], 16), "ctime_ns": int(digits[12:24], 16)}
-    return head._replace(id=served.id, name=served.name, **stamp), problems
+    return header._replace(id=served.id, name=served.name, **stamp), problems
 
 
 def _listed_digest(served: ServedSkill) -> TreeDigest:
@@ -217,15 +264,11 @@ def _listed_digest(served: ServedSkill) -> TreeDigest:
     return TreeDigest(served.digest, files)
 
 
-def _if_listed(data: bytes | None, file: ServedFile) -> bytes | None:
-    if data is None or len(data) != file.size:
-        return None
-    from hashlib import sha256
-
-    return data if sha256(data).hexdigest() == file.digest else None
+def _is_as_listed(data: bytes, file: ServedFile) -> bool:
+    return len(data) == file.size and sha256(data).hexdigest() == file.digest
 
 
-def _read_cached(folder: str, path: str, size: int) -> bytes | None:
+def _read_blob(folder: str, path: str, size: int) -> bytes | None:
     """Read a cached file, with one byte more than listed to detect a larger one."""
     try:
         descriptor = open_beneath(folder, path)

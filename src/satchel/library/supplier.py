@@ -67,6 +67,9 @@ class Supplier(Protocol):
     def fetch(self, file: ServedFile) -> bytes:
         """Return the bytes of a file; the caller verifies them.
 
+        Args:
+            file: A file of the list.
+
         Raises:
             SatchelError: it cannot be fetched.
         """

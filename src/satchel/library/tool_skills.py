@@ -13,8 +13,8 @@ from satchel._unicode import replace_unprintable
 from satchel.errors import Blocked, BuildFailed, SatchelError
 from satchel.i18n import join_names, say
 from satchel.library.fingerprint import changed_error
-from satchel.library.readiness import not_ready
-from satchel.library.scanner import parent_folders
+from satchel.library.location_state import parent_folders
+from satchel.library.readiness import find_program_error
 from satchel.skill.document import MANIFEST
 from satchel.skill.manifest_parser import check_entry
 from satchel.skill.model import Skill
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from satchel.library.integrity import IntegrityChecker
-    from satchel.library.scanner import LocationState
+    from satchel.library.location_state import LocationState
     from satchel.skill.document import SkillHeader
     from satchel.skill.manifest import ToolManifest
     from satchel.skill.model import State
@@ -53,19 +53,19 @@ class ToolSkill(NamedTuple):
     def wants(self) -> tuple[str, ...]:
         """The permissions of its program, for review."""
         manifest = self.manifest
-        found: list[str] = []
+        permissions: list[str] = []
         if manifest.network:
-            found.append(say("use the network"))
+            permissions.append(say("use the network"))
         if manifest.secrets:
             names = join_names(f"`{name}`" for name in manifest.secrets)
-            found.append(say("get secrets ({names})", names=names))
+            permissions.append(say("get secrets ({names})", names=names))
         if manifest.files.access == "read":
-            found.append(say("read the project's files"))
+            permissions.append(say("read the project's files"))
         elif manifest.files.access == "write":
-            found.append(say("read and change the project's files"))
+            permissions.append(say("read and change the project's files"))
         elif manifest.files.access == "named" and manifest.has_texts:
-            found.append(say("read files of the project that its arguments name"))
-        return tuple(found)
+            permissions.append(say("read files of the project that its arguments name"))
+        return tuple(permissions)
 
     def to_dict(self) -> dict[str, Any]:
         """The form for `--json`."""
@@ -103,7 +103,7 @@ class CheckedManifest(NamedTuple):
 def check_manifest(
     state: LocationState,
     folder: str,
-    state_of: Callable[[SkillHeader], State],
+    determine_state: Callable[[SkillHeader], State],
     integrity: IntegrityChecker,
     cache: str,
 ) -> CheckedManifest:
@@ -112,31 +112,33 @@ def check_manifest(
     Args:
         state: The location.
         folder: The skill's folder in it.
-        state_of: Determines the state of a skill that was not verified.
+        determine_state: Determines the state of a skill that was not verified.
         integrity: Verifies skills.
         cache: The cache folder, with the results of builds.
     """
     path = state.path_of(folder)
     file = f"{path}/{MANIFEST}"
-    above = (one for one in parent_folders(folder) if one in state.manifests)
-    if outer := next((one for one in above if not state.manifests[one].misnamed), ""):
-        values = {"outer": f"{state.location.name}/{outer}"}
-        return _unusable(Problem("tool-nested", file, values=values))
-    known = state.manifests[folder]
-    if known.reading is None:
-        return _unusable(*known.problems)
-    reading = check_entry(known.reading, path)
-    problems = tuple(one.at(file) for one in reading.problems)
-    if reading.manifest is None or known.head is None:
+    for parent in parent_folders(folder):
+        if parent in state.manifests and not state.manifests[parent].is_misnamed:
+            values = {"outer": f"{state.location.name}/{parent}"}
+            return _unusable(Problem("tool-nested", file, values=values))
+    manifest_file = state.manifests[folder]
+    if manifest_file.reading is None:
+        return _unusable(*manifest_file.problems)
+    reading = check_entry(manifest_file.reading, path)
+    problems = tuple(problem.at(file) for problem in reading.problems)
+    if reading.manifest is None or manifest_file.header is None:
         return _unusable(*problems)
     if reading.manifest.runtime == "go" and not os.path.isfile(f"{path}/go.mod"):
         values = {"name": os.path.basename(path)}
         return _unusable(Problem("tool-go-module", file, values=values))
     # A folder with both files is one skill, with the name of its SKILL.md.
-    own = state.heads.get(folder)
-    skill = Skill(own or known.head, state.location.origin)
-    source = ToolSkill(skill, reading.manifest, reading.description, known.digest)
-    checked = CheckedManifest(source, state_of(skill.head), problems if own else NO_PROBLEMS)
+    header = state.headers.get(folder)
+    skill = Skill(header or manifest_file.header, state.location.origin)
+    source = ToolSkill(skill, reading.manifest, reading.description, manifest_file.digest)
+    checked = CheckedManifest(
+        source, determine_state(skill.head), problems if header else NO_PROBLEMS
+    )
     return _verify(checked, source, integrity, cache) if checked.state == "active" else checked
 
 
@@ -160,14 +162,14 @@ def _verify(
         if skill.is_tool and state == "active":
             state = "untrusted"
         return checked._replace(state=state, problems=(*checked.problems, problem), error=exc)
-    exc = not_ready(source.manifest, skill.base_dir, verified.tree.digest, cache)
-    if exc is None:
+    error = find_program_error(source.manifest, skill.base_dir, verified.tree.digest, cache)
+    if error is None:
         return checked
-    reason = exc.message
-    if isinstance(exc, BuildFailed) and "\n" in reason:  # it quotes the build tool
+    reason = error.message
+    if isinstance(error, BuildFailed) and "\n" in reason:  # it quotes the build tool
         text = replace_unprintable(" ".join(reason.split()), "\N{REPLACEMENT CHARACTER}")
         reason = text[:_MAX_REASON_CHARS]
-    values = {"name": skill.reference, "reason": reason, "hint": exc.hint}
+    values = {"name": skill.reference, "reason": reason, "hint": error.hint}
     problem = Problem("tool-not-ready", skill.path, values=values)
     head = skill.head._replace(problems=(*skill.head.problems, problem))
-    return checked._replace(source=source._replace(skill=skill._replace(head=head)), error=exc)
+    return checked._replace(source=source._replace(skill=skill._replace(head=head)), error=error)

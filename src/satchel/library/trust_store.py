@@ -18,11 +18,14 @@ from satchel.errors import Refused, SettingsError
 from satchel.i18n import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
 _VERSION = 3
-_MADE = " made"
 _MAX_DIGESTS = 20
+_AUTHORED_SUFFIX = " made"
+"""Follows the time or the digest of a skill that the user created."""
+_TOOLS, _NETWORK, _SECRET, _VARIABLE = "tools", "network", "secret:", "variable:"
+"""What can be granted; the last two are followed by a name."""
 
 
 class TrustRecord(NamedTuple):
@@ -38,15 +41,36 @@ class TrustRecord(NamedTuple):
     declined: Mapping[str, str]
     """Real path of a folder that the user declined to trust -> when."""
     removed: Mapping[str, str]
-    """Real path of a folder that a change replaced or removed -> the digests of its content that
-    was trusted, newest last; an undo restores this trust."""
+    """Real path of a folder -> the digests of contents that are trusted there, newest last: those
+    that a change replaced or removed, which an undo restores, and those that a change brings."""
     granted: Mapping[str, str] = {}
-    """Real path of a skill's folder -> the digest of the content whose requests the user granted,
-    followed by what was granted: ` tools`. Missing in files of 0.2."""
+    """Real path of a skill's folder -> the digest of the content that the user granted something,
+    followed by what was granted: ` tools`, ` network`, ` secret:NAME`, ` variable:NAME`. Missing in
+    files of 0.2."""
+    revoked: Mapping[str, str] = {}
+    """Digest of a content that a hub revoked -> the hub's reason. Missing in files of 0.2."""
+
+
+class ScriptGrant(NamedTuple):
+    """What the user granted to the scripts of a skill."""
+
+    network: bool = False
+    secrets: tuple[str, ...] = ()
+    """Names of variables whose values are replaced in the output."""
+    variables: tuple[str, ...] = ()
+    """Names of other variables."""
+
+
+class FormerGrant(NamedTuple):
+    """What was granted last to a skill, whose content may be another now."""
+
+    digest: str
+    """The digest of the content that it was granted to; empty when nothing was granted."""
+    includes_tools: bool
+    scripts: ScriptGrant
 
 
 _EMPTY = TrustRecord({}, {}, {}, {}, {})
-_TOOLS = " tools"
 
 
 class TrustStore:
@@ -57,7 +81,7 @@ class TrustStore:
         path: str | None,
         *,
         locked: bool = False,
-        grants: Mapping[str, Mapping[str, tuple[str, ...]]] = {},
+        grants: Mapping[str, Mapping[str, Any]] = {},
     ) -> None:
         """Open the trust file.
 
@@ -73,7 +97,7 @@ class TrustStore:
         self._stamp: tuple[int, int, int] | None = None
 
     @property
-    def marks(self) -> str:
+    def key_path(self) -> str:
         """Path of the user's key for Satchel's own records."""
         from satchel.library.ownership import key_path
 
@@ -101,12 +125,12 @@ class TrustStore:
             ) from exc
         stamp = (info.st_ctime_ns, info.st_size, info.st_ino)
         if stamp != self._stamp:
-            found = _read(self._path)
-            if found != self._record:
-                self._record = found
+            record = _read(self._path)
+            if record != self._record:
+                self._record = record
             # A file that was just written may change again within the same timestamp.
-            young = time.time_ns() - info.st_ctime_ns < RACY_NS
-            self._stamp = None if young else stamp
+            is_settled = time.time_ns() - info.st_ctime_ns >= RACY_NS
+            self._stamp = stamp if is_settled else None
         return self._record
 
     def trusts(self, path: str, project: str = "") -> bool:
@@ -118,31 +142,33 @@ class TrustStore:
                 in a folder of the user's own.
         """
         folders = self.read().folders
-        return bool(folders) and _is_below(os.path.realpath(path), folders, _real(project))
+        return bool(folders) and _is_below(os.path.realpath(path), folders, _real_path(project))
 
-    def trust(self, *paths: str, made: bool = False) -> None:
+    def trust(self, *paths: str, is_authored: bool = False) -> None:
         """Trust folders with their present and future content.
 
         Args:
             paths: The folders.
-            made: The user created these skills; they were not installed.
+            is_authored: The user created these skills; they were not installed.
 
         Raises:
             Refused: the decision cannot be saved.
         """
-        reals = [os.path.realpath(path) for path in paths]
-        now = _now() + (_MADE if made else "")
+        real_paths = [os.path.realpath(path) for path in paths]
+        trusted_since = _now() + (_AUTHORED_SUFFIX if is_authored else "")
 
         def change(old: TrustRecord) -> TrustRecord:
-            declined = {one: since for one, since in old.declined.items() if one not in reals}
-            folders = {**old.folders, **dict.fromkeys(reals, now)}
+            declined = {
+                folder: since for folder, since in old.declined.items() if folder not in real_paths
+            }
+            folders = {**old.folders, **dict.fromkeys(real_paths, trusted_since)}
             return old._replace(folders=folders, declined=declined)
 
         self._change(change)
 
     def is_authored(self, path: str) -> bool:
         """Whether the user created the skill in a folder."""
-        return self.read().folders.get(os.path.realpath(path), "").endswith(_MADE)
+        return self.read().folders.get(os.path.realpath(path), "").endswith(_AUTHORED_SUFFIX)
 
     def decline(self, path: str) -> None:
         """Record that the user declined to trust a folder, to avoid asking again."""
@@ -157,64 +183,118 @@ class TrustStore:
         """Revoke the trust in a folder and those below it; True when one of them was trusted."""
         real = os.path.realpath(path)
         before = self.read().folders
-        if not any(is_inside(one, real) for one in before):
+        if not any(is_inside(folder, real) for folder in before):
             return False
 
-        def without(old: TrustRecord) -> TrustRecord:
-            folders, removed, granted = (
-                {path: text for path, text in table.items() if not is_inside(path, real)}
-                for table in (old.folders, old.removed, old.granted)
-            )
-            return old._replace(folders=folders, removed=removed, granted=granted)
+        def without_folder(table: Mapping[str, str]) -> dict[str, str]:
+            return {path: text for path, text in table.items() if not is_inside(path, real)}
 
-        self._change(without)
+        def change(old: TrustRecord) -> TrustRecord:
+            return old._replace(
+                folders=without_folder(old.folders),
+                removed=without_folder(old.removed),
+                granted=without_folder(old.granted),
+            )
+
+        self._change(change)
         return True
 
-    def suspend(self, contents: Mapping[str, str], *, keep: Collection[str] = ()) -> None:
-        """Revoke the trust in folders whose content was replaced, until it is restored.
+    def expect_contents(
+        self, contents: Mapping[str, str], *, trusted: Collection[str], authored: Collection[str]
+    ) -> None:
+        """Remember which contents of a change `follow_changes` trusts, and which it does not.
 
         Args:
-            contents: Folder -> the digest of its former content; empty when there was none.
-            keep: Folders that stay trusted with their new content.
+            contents: Folder -> the digest of its new content.
+            trusted: The folders among them that are trusted.
+            authored: The trusted ones whose skills the user created.
+
+        Raises:
+            Refused: it cannot be saved.
         """
-        reals = {os.path.realpath(path): digest for path, digest in contents.items()}
-        kept = set(map(os.path.realpath, keep))
+
+        def change(old: TrustRecord) -> TrustRecord:
+            removed = dict(old.removed)
+            for path, digest in contents.items():
+                folder = os.path.realpath(path)
+                known_digests = _split_digests(removed.pop(folder, ""))
+                forms = (digest, digest + _AUTHORED_SUFFIX)
+                text = ",".join(known for known in known_digests if known not in forms)
+                if path in trusted:
+                    text = _append_digest(text, forms[path in authored])
+                if text:
+                    removed[folder] = text
+            return old._replace(removed=removed)
+
+        self._change_if_needed(change)
+
+    def follow_changes(self, changes: Mapping[str, tuple[str, str]]) -> None:
+        """Trust folders whose content was replaced if the new content is known as trusted there.
+
+        A second call with the same changes does nothing.
+
+        Args:
+            changes: Folder -> the digests of its content before and after; empty without one.
+
+        Raises:
+            Refused: it cannot be saved.
+        """
+        digests = {os.path.realpath(path): pair for path, pair in changes.items()}
 
         def change(old: TrustRecord) -> TrustRecord:
             folders, removed = dict(old.folders), dict(old.removed)
-            for real in reals.keys() & folders.keys():
-                made = _MADE if folders[real].endswith(_MADE) else ""
-                if digest := reals[real]:
-                    known = [one for one in _digests(removed.get(real, "")) if one != digest + made]
-                    removed[real] = ",".join([*known[1 - _MAX_DIGESTS :], digest + made])
-                if real not in kept:
-                    del folders[real]
+            for folder, (before, after) in digests.items():
+                trusted_since = folders.pop(folder, "")
+                if trusted_since and before:
+                    suffix = _AUTHORED_SUFFIX * trusted_since.endswith(_AUTHORED_SUFFIX)
+                    removed[folder] = _append_digest(removed.get(folder, ""), before + suffix)
+                known_digests = _split_digests(removed.get(folder, ""))
+                suffix = _AUTHORED_SUFFIX * (after + _AUTHORED_SUFFIX in known_digests)
+                if after and after + suffix in known_digests:
+                    is_same_kind = trusted_since.endswith(_AUTHORED_SUFFIX) is bool(suffix)
+                    is_kept = bool(trusted_since) and is_same_kind
+                    folders[folder] = trusted_since if is_kept else _now() + suffix
             return old._replace(folders=folders, removed=removed)
 
-        if reals.keys() & self.read().folders.keys():
-            self._change(change)
+        self._change_if_needed(change)
 
-    def restore(self, path: str, digest: str) -> None:
-        """Trust a folder again if it has a content that was trusted there."""
-        known = _digests(self.read().removed.get(os.path.realpath(path), ""))
-        if digest and any(one in known for one in (digest, digest + _MADE)):
-            self.trust(path, made=digest + _MADE in known)
-
-    def block(self, found: Mapping[str, str]) -> None:
+    def block(self, verdicts: Mapping[str, str]) -> None:
         """Record scan results.
 
         Args:
-            found: A skill's folder -> the digest of its blocked content; empty when its present
+            verdicts: A skill's folder -> the digest of its blocked content; empty when its present
                 content is not blocked.
         """
-        rows = {os.path.realpath(path): digest for path, digest in found.items()}
-        known = self.read().blocked
-        if all(known.get(path, "") == digest for path, digest in rows.items()):
+        digests = {os.path.realpath(path): digest for path, digest in verdicts.items()}
+        blocked = self.read().blocked
+        if all(blocked.get(path, "") == digest for path, digest in digests.items()):
             return
 
         def change(old: TrustRecord) -> TrustRecord:
-            merged = {**old.blocked, **rows}
-            return old._replace(blocked={path: one for path, one in merged.items() if one})
+            merged = {**old.blocked, **digests}
+            return old._replace(blocked={path: digest for path, digest in merged.items() if digest})
+
+        self._change(change)
+
+    def add_revoked(self, reasons: Mapping[str, str], folders: Mapping[str, str]) -> None:
+        """Record what hubs revoked: it is treated as blocked contents are.
+
+        Args:
+            reasons: The digest of a content -> the reason.
+            folders: A skill's folder -> the digest of its revoked content.
+
+        Raises:
+            Refused: it cannot be saved.
+        """
+        record = self.read()
+        if reasons.items() <= record.revoked.items():
+            return
+
+        def change(old: TrustRecord) -> TrustRecord:
+            blocked = {os.path.realpath(path): digest for path, digest in folders.items()}
+            return old._replace(
+                revoked={**old.revoked, **reasons}, blocked={**old.blocked, **blocked}
+            )
 
         self._change(change)
 
@@ -224,8 +304,8 @@ class TrustStore:
         Raises:
             Refused: the decision cannot be saved.
         """
-        said = f"{_now()[:10]}: {reason}"
-        self._change(lambda old: old._replace(accepted={**old.accepted, digest: said}))
+        acceptance = f"{_now()[:10]}: {reason}"
+        self._change(lambda old: old._replace(accepted={**old.accepted, digest: acceptance}))
 
     def accepts(self, digest: str) -> bool:
         """Whether the user accepted the risk of a content."""
@@ -240,14 +320,58 @@ class TrustStore:
         Raises:
             Refused: the decision cannot be saved.
         """
-        rows = {os.path.realpath(path): digest + _TOOLS for path, digest in contents.items()}
-        if rows:
-            self._change(lambda old: old._replace(granted={**old.granted, **rows}))
+        self._grant(contents, (_TOOLS,))
 
     def has_tool_grant(self, path: str, digest: str) -> bool:
         """Whether the user granted the requests of a skill with this content."""
-        granted = self.read().granted
-        return bool(granted) and granted.get(os.path.realpath(path), "") == digest + _TOOLS
+        return _TOOLS in _find_grants(self.read().granted, os.path.realpath(path), digest)
+
+    def grant_scripts(self, path: str, digest: str, grant: ScriptGrant) -> None:
+        """Grant the scripts of a skill something more, as long as its content stays the same.
+
+        Raises:
+            Refused: the decision cannot be saved.
+        """
+        network = (_NETWORK,) if grant.network else ()
+        secrets = [_SECRET + name for name in grant.secrets]
+        variables = [_VARIABLE + name for name in grant.variables]
+        self._grant({path: digest}, (*network, *secrets, *variables))
+
+    def script_grant(self, path: str, digest: str, name: str) -> ScriptGrant:
+        """What the scripts of a skill may use: with this content, or by its name in the settings.
+
+        Args:
+            path: The skill's folder.
+            digest: The digest of its content.
+            name: Its name.
+        """
+        granted = _parse_script_grant(
+            _find_grants(self.read().granted, os.path.realpath(path), digest)
+        )
+        configured = self._grants.get(name, {})
+        return ScriptGrant(
+            granted.network or configured.get("network") is True,
+            tuple(dict.fromkeys((*granted.secrets, *configured.get("secrets", ())))),
+            tuple(dict.fromkeys((*granted.variables, *configured.get("variables", ())))),
+        )
+
+    def former_grant(self, path: str) -> FormerGrant:
+        """What was granted last to the skill in a folder."""
+        digest, *grants = self.read().granted.get(os.path.realpath(path), "").split() or ("",)
+        return FormerGrant(digest, _TOOLS in grants, _parse_script_grant(grants))
+
+    def _grant(self, contents: Mapping[str, str], grants: tuple[str, ...]) -> None:
+        digests = {os.path.realpath(path): digest for path, digest in contents.items()}
+
+        def change(old: TrustRecord) -> TrustRecord:
+            granted = dict(old.granted)
+            for path, digest in digests.items():
+                old_grants = _find_grants(granted, path, digest)
+                granted[path] = " ".join(dict.fromkeys((digest, *old_grants, *grants)))
+            return old._replace(granted=granted)
+
+        if digests and grants:
+            self._change(change)
 
     def withdraw_grant(self, path: str) -> bool:
         """Withdraw what was granted to a skill; True when something was."""
@@ -266,17 +390,23 @@ class TrustStore:
         return self._grants.get(name, {}).get("tools", ())
 
     def location_trust(
-        self, root: str, links: Mapping[str, str], *, own: bool | None = None, project: str = ""
+        self, root: str, links: Mapping[str, str], *, trusted: bool | None = None, project: str = ""
     ) -> LocationTrust:
         """Return the trust of a location's skills.
 
         Args:
             root: The location's folder.
             links: Followed links below it: real target -> id of the link.
-            own: Trust or distrust all of it; None applies the decisions.
+            trusted: Trust or distrust all of it; None applies the decisions.
             project: The project that the location belongs to, as for `trusts`.
         """
-        return LocationTrust(os.path.realpath(root), self.read(), links, _real(project), own=own)
+        return LocationTrust(
+            os.path.realpath(root), self.read(), links, _real_path(project), trusted=trusted
+        )
+
+    def _change_if_needed(self, change: Callable[[TrustRecord], TrustRecord]) -> None:
+        if change(self.read()) != self.read():
+            self._change(change)
 
     def _change(self, change: Callable[[TrustRecord], TrustRecord]) -> None:
         if self._path is None:
@@ -315,44 +445,45 @@ class LocationTrust:
         links: Mapping[str, str],
         project: str,
         *,
-        own: bool | None = None,
+        trusted: bool | None = None,
     ) -> None:
         self._root = root
         self._project = project
         self._folders = record.folders
         self._blocked = record.blocked
-        self._links = {via: target for target, via in links.items()}
-        self._all = own
-        """For all skills; None when each must be checked."""
-        if own is None and not links and _is_below(root, record.folders, project):
-            self._all = True
+        self._target_by_link = {link: target for target, link in links.items()}
+        self._trusts_all = trusted
+        """Whether all skills are trusted or none; None when each must be checked."""
+        if trusted is None and not links and _is_below(root, record.folders, project):
+            self._trusts_all = True
 
     @property
     def is_complete(self) -> bool:
         """Whether all skills are trusted and none is blocked."""
-        return self._all is True and not self._blocked
+        return self._trusts_all is True and not self._blocked
 
     def trusts(self, skill_id: str) -> bool:
         """Whether a skill lies in a trusted folder, or its whole location is trusted."""
-        if self._all is not None:
-            return self._all
-        return _is_below(self._real(skill_id), self._folders, self._project)
+        if self._trusts_all is not None:
+            return self._trusts_all
+        return _is_below(self._real_path(skill_id), self._folders, self._project)
 
     def blocked(self, skill_id: str) -> str:
         """The digest of a skill's blocked content, or empty."""
-        return self._blocked.get(self._real(skill_id), "") if self._blocked else ""
+        return self._blocked.get(self._real_path(skill_id), "") if self._blocked else ""
 
-    def _real(self, skill_id: str) -> str:
+    def _real_path(self, skill_id: str) -> str:
+        """The folder of a skill, with the links that the scan followed resolved."""
         link = skill_id
-        while link and self._links:
-            target = self._links.get(link)
+        while link and self._target_by_link:
+            target = self._target_by_link.get(link)
             if target is not None:
                 return (target + skill_id[len(link) :]).replace("/", os.sep)
             link = link.rpartition("/")[0]
         return os.path.join(self._root, skill_id.replace("/", os.sep)) if skill_id else self._root
 
 
-def _real(path: str) -> str:
+def _real_path(path: str) -> str:
     return os.path.realpath(path) if path else ""
 
 
@@ -368,8 +499,30 @@ def _is_below(real: str, folders: Mapping[str, str], project: str) -> bool:
     return True
 
 
-def _digests(text: str) -> list[str]:
+def _find_grants(granted: Mapping[str, str], folder: str, digest: str) -> list[str]:
+    """What was granted to a folder with this content."""
+    granted_digest, *grants = granted.get(folder, "").split() or ("",)
+    return grants if granted_digest == digest else []
+
+
+def _parse_script_grant(grants: Sequence[str]) -> ScriptGrant:
+    return ScriptGrant(
+        _NETWORK in grants, _names_after(_SECRET, grants), _names_after(_VARIABLE, grants)
+    )
+
+
+def _names_after(prefix: str, grants: Sequence[str]) -> tuple[str, ...]:
+    return tuple(grant.removeprefix(prefix) for grant in grants if grant.startswith(prefix))
+
+
+def _split_digests(text: str) -> list[str]:
     return text.split(",") if text else []
+
+
+def _append_digest(text: str, digest: str) -> str:
+    """Put a digest at the end of a list, and remove the oldest ones that are too many."""
+    digests = [earlier for earlier in _split_digests(text) if earlier != digest]
+    return ",".join([*digests[1 - _MAX_DIGESTS :], digest])
 
 
 def _now() -> str:
@@ -387,7 +540,8 @@ def _read(path: str) -> TrustRecord:
             return _EMPTY  # of 0.1: folders are asked about again
         if version == _VERSION:
             table.setdefault("granted", {})
-            return TrustRecord(*(_texts(table[key]) for key in TrustRecord._fields))
+            table.setdefault("revoked", {})
+            return TrustRecord(*(_check_texts(table[key]) for key in TrustRecord._fields))
         reason = f"its version is {version!r}"
     except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as exc:
         reason = str(exc)
@@ -397,8 +551,14 @@ def _read(path: str) -> TrustRecord:
     )
 
 
-def _texts(value: Any) -> dict[str, str]:
-    rows = cast("dict[object, object]", value) if isinstance(value, dict) else {None: None}
-    if not all(isinstance(text, str) for row in rows.items() for text in row):
-        raise TypeError("its parts are tables of texts")
-    return cast("dict[str, str]", value)
+def _check_texts(value: Any) -> dict[str, str]:
+    """Return a table of texts.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if isinstance(value, dict):
+        table = cast("dict[object, object]", value)
+        if all(isinstance(text, str) for text in (*table, *table.values())):
+            return cast("dict[str, str]", table)
+    raise TypeError("its parts are tables of texts")

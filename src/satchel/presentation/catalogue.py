@@ -27,7 +27,9 @@ MAX_NAMES_SHOWN = 200
 MIN_SLIDER_CHARS = 500
 MAX_SLIDER_CHARS = 40_000
 MAX_BUDGET_CHARS = 10_000_000
-FORMS: tuple[str, ...] = next(one.choices for one in SETTINGS if one.name == "form") or ()
+FORMS: tuple[str, ...] = (
+    next(setting.choices for setting in SETTINGS if setting.name == "form") or ()
+)
 PARTS = ("full", "shortened", "named", "unlisted", "withheld")
 
 
@@ -45,7 +47,7 @@ class CataloguePart(NamedTuple):
     title: str
     size: int
     names: tuple[ListedName, ...]
-    more: int
+    hidden_count: int
     start: float
     """Start of its segment of the bar, from 0 to 1,000."""
     width: float
@@ -54,8 +56,8 @@ class CataloguePart(NamedTuple):
 class BudgetScale(NamedTuple):
     """The budget slider, in characters."""
 
-    least: int
-    most: int
+    minimum: int
+    maximum: int
     step: int
     value: int
     setting: int
@@ -112,32 +114,32 @@ def show_catalogue(
     Raises:
         InvalidInput: the budget or the form is invalid.
     """
-    chosen = form or satchel.settings.form
-    if chosen not in FORMS:
+    chosen_form = form or satchel.settings.form
+    if chosen_form not in FORMS:
         raise InvalidInput(
-            say("`{name}` is not valid", name=printable(chosen[:40])), say("Choose another")
+            say("`{name}` is not valid", name=printable(chosen_form[:40])), say("Choose another")
         )
     scale = _scale(satchel.settings.budget, amount)
     # The cached snapshot: scanning the disk on every move would make the slider stick.
     look = satchel.library.snapshot()
-    made = satchel.preview(scale.value, cast("Form", chosen), snapshot=look)
-    account = made.account
+    preview = satchel.preview(scale.value, cast("Form", chosen_form), snapshot=look)
+    account = preview.account
     listed = len(account.full) + len(account.shortened) + len(account.named)
     return CatalogueShown(
-        scale,
-        chosen,
-        made.text,
-        len(made.text),
-        say(
+        scale=scale,
+        form=chosen_form,
+        text=preview.text,
+        size=len(preview.text),
+        summary=say(
             "{used} of {budget} characters", used=f"{account.used:,}", budget=f"{account.budget:,}"
         ),
-        tuple(_slices(account, look)),
-        account.total,
-        account.total > len(account.withheld) and not listed,
-        f"budget = {scale.value}",
-        scale.value == scale.setting,
-        tuple(printable(name) for name in account.unknown_pins),
-        count_untrusted(satchel, look),
+        slices=tuple(_slices(account, look)),
+        total=account.total,
+        over=account.total > len(account.withheld) and not listed,
+        line=f"budget = {scale.value}",
+        same=scale.value == scale.setting,
+        pinned=tuple(printable(name) for name in account.unknown_pins),
+        waiting=count_untrusted(satchel, look),
     )
 
 
@@ -145,8 +147,8 @@ def _scale(setting: int, amount: int | None) -> BudgetScale:
     value = setting if amount is None else amount
     if not 0 <= value <= MAX_BUDGET_CHARS:
         raise InvalidInput(say("`{name}` is not valid", name=value), say("Choose another"))
-    most = max(MAX_SLIDER_CHARS, setting * 4)
-    return BudgetScale(MIN_SLIDER_CHARS, most, 100, value, setting)
+    maximum = max(MAX_SLIDER_CHARS, setting * 4)
+    return BudgetScale(MIN_SLIDER_CHARS, maximum, 100, value, setting)
 
 
 def _slices(account: Account, look: Snapshot) -> Iterator[CataloguePart]:
@@ -164,9 +166,15 @@ def _slices(account: Account, look: Snapshot) -> Iterator[CataloguePart]:
     for key in PARTS:
         count = counts[key]
         width = round(1_000 * count / account.total, 2) if account.total else 0.0
-        shown = tuple(_named(name, look) for name in islice(names[key], MAX_NAMES_SHOWN))
+        part_names = tuple(_named(name, look) for name in islice(names[key], MAX_NAMES_SHOWN))
         yield CataloguePart(
-            key, listing_words(key), count, shown, count - len(shown), round(start, 2), width
+            key=key,
+            title=listing_words(key),
+            size=count,
+            names=part_names,
+            hidden_count=count - len(part_names),
+            start=round(start, 2),
+            width=width,
         )
         start += width
 

@@ -10,34 +10,37 @@ from typing import TYPE_CHECKING, Literal
 from satchel.i18n import join_names, say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from satchel.store.plan import ChangeStep, Difference
     from satchel.store.undo import Undone
 
+_MAX_IDS_SHOWN = 4
+_MAX_REQUESTS_SHOWN = 20
+_MAX_PATTERNS_SHOWN = 12
 
-def names_of(ids: Sequence[str]) -> str:
-    """Join ids for a sentence."""
-    names = [f"`{one}`" for one in ids]
-    if len(names) > 5:
-        return say("{names} and {count} more", names=join_names(names[:4]), count=len(names) - 4)
+
+def join_ids(ids: Sequence[str]) -> str:
+    """Join the ids of skills for a sentence."""
+    names = [f"`{skill_id}`" for skill_id in ids]
+    if len(names) > _MAX_IDS_SHOWN + 1:
+        shown, hidden_count = join_names(names[:_MAX_IDS_SHOWN]), len(names) - _MAX_IDS_SHOWN
+        return say("{names} and {count} more", names=shown, count=hidden_count)
     return join_names(names)
 
 
-def about_step(step: ChangeStep) -> str:
-    """Return files, programs, licence and signer of a skill to be installed; empty for others."""
+def step_summary(step: ChangeStep) -> str:
+    """Return files, programs and licence of a skill to be installed; empty for others."""
     if step.tree_digest is None or step.kind in ("same", "remove", "refused"):
         return ""
     count = len(step.tree_digest.files)
-    parts = [say("1 file") if count == 1 else say("{count} files", count=count)]
+    facts = [say("1 file") if count == 1 else say("{count} files", count=count)]
     if step.report is not None and step.report.inventory.programs:
         count = len(step.report.inventory.programs)
-        parts.append(say("1 program") if count == 1 else say("{count} programs", count=count))
+        facts.append(say("1 program") if count == 1 else say("{count} programs", count=count))
     if step.after is not None:
-        parts.append(step.after.licence or say("no licence named"))
-        if step.after.signer:
-            parts.append(say("signed by {who}", who=step.after.signer))
-    return join_names(parts)
+        facts.append(step.after.licence or say("no licence named"))
+    return join_names(facts)
 
 
 def file_difference_rows(
@@ -53,34 +56,41 @@ def difference_rows(
     difference: Difference,
 ) -> Iterator[tuple[str, Sequence[str], Literal["warn"]]]:
     """Yield title, items and tone of each difference beside files."""
-    from satchel.store.plan import power_words
+    from satchel.store.plan import permission_label
 
     yield say("programs new or changed"), difference.programs, "warn"
     yield say("new hosts"), difference.hosts, "warn"
     yield say("new secrets"), difference.secrets, "warn"
-    yield say("its program may"), [power_words(one) for one in difference.powers], "warn"
+    yield say("its program may"), [permission_label(power) for power in difference.powers], "warn"
     yield say("requests without approval"), difference.requests, "warn"
 
 
-_MAX_REQUESTS_SHOWN = 20
-
-
 def request_lines(requests: Sequence[tuple[str, Sequence[str]]]) -> Iterator[str]:
-    """Yield sentences about requested tools: each skill, and of many skills each tool.
+    """Yield sentences about requested tools: one for each skill, and one for many further skills.
 
     Args:
         requests: Names of skills with the patterns of their `allowed-tools`.
     """
     for name, tools in requests[:_MAX_REQUESTS_SHOWN]:
-        shown = join_names(f"`{pattern}`" for pattern in tools)
-        yield say("`{name}` requests without approval: {tools}", name=name, tools=shown)
-    if more := requests[_MAX_REQUESTS_SHOWN:]:
-        tools = dict.fromkeys(pattern for _, patterns in more for pattern in patterns)
-        shown = join_names(f"`{pattern}`" for pattern in tools)
-        yield say("{count} more skills request: {tools}", count=len(more), tools=shown)
+        tool_names = _join_patterns(tools)
+        yield say("`{name}` requests without approval: {tools}", name=name, tools=tool_names)
+    if hidden := requests[_MAX_REQUESTS_SHOWN:]:
+        tools = dict.fromkeys(pattern for _, patterns in hidden for pattern in patterns)
+        tool_names = _join_patterns(tools)
+        yield say("{count} more skills request: {tools}", count=len(hidden), tools=tool_names)
 
 
-def change_word(op: str) -> str:
+def _join_patterns(patterns: Iterable[str]) -> str:
+    """Join the first patterns for a sentence: shells first, then whole tools, then the others."""
+    ordered = sorted(patterns, key=lambda pattern: (not pattern.startswith("Bash"), "(" in pattern))
+    names = [f"`{pattern}`" for pattern in ordered]
+    if hidden := names[_MAX_PATTERNS_SHOWN:]:
+        summary = say("{count} more (`allowed-tools` in `SKILL.md`)", count=len(hidden))
+        names[_MAX_PATTERNS_SHOWN:] = [summary]
+    return join_names(names)
+
+
+def change_label(op: str) -> str:
     """Return the word for a kind of change."""
     return {
         "add": say("adding"),
@@ -97,17 +107,15 @@ def change_word(op: str) -> str:
     }.get(op, op)
 
 
-def undone_words(undone: Undone, *, redo: bool) -> str:
+def undo_sentence(undone: Undone, *, redo: bool) -> str:
     """Return the sentence about an undo or redo."""
-    given = {"what": change_word(undone.op), "names": names_of(undone.ids)}
-    return (
-        say("Done again: {what} {names}", **given)
-        if redo
-        else say("Undone: {what} {names}", **given)
-    )
+    placeholders = {"what": change_label(undone.op), "names": join_ids(undone.ids)}
+    if redo:
+        return say("Done again: {what} {names}", **placeholders)
+    return say("Undone: {what} {names}", **placeholders)
 
 
-def history_words() -> dict[str, str]:
+def history_state_labels() -> dict[str, str]:
     """Return the label of each state in the history."""
     return {
         "done": say("Done"),
@@ -117,14 +125,14 @@ def history_words() -> dict[str, str]:
     }
 
 
-def counted(errors: int, warnings: int, notes: int) -> str:
+def problem_counts(errors: int, warnings: int, notes: int) -> str:
     """Return `1 error, 2 warnings`, or an empty text."""
-    parts: list[str] = []
+    counts: list[str] = []
     if errors:
-        parts.append(say("1 error") if errors == 1 else say("{count} errors", count=f"{errors:,}"))
+        counts.append(say("1 error") if errors == 1 else say("{count} errors", count=f"{errors:,}"))
     if warnings:
-        many = say("{count} warnings", count=f"{warnings:,}")
-        parts.append(say("1 warning") if warnings == 1 else many)
+        plural = say("{count} warnings", count=f"{warnings:,}")
+        counts.append(say("1 warning") if warnings == 1 else plural)
     if notes:
-        parts.append(say("1 note") if notes == 1 else say("{count} notes", count=f"{notes:,}"))
-    return say(", ").join(parts)
+        counts.append(say("1 note") if notes == 1 else say("{count} notes", count=f"{notes:,}"))
+    return say(", ").join(counts)

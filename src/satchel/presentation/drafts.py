@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from satchel.catalogue.catalogue import entry_of
 from satchel.errors import InvalidInput, Refused
 from satchel.i18n import say
-from satchel.presentation.change_words import counted
+from satchel.presentation.change_words import problem_counts
 from satchel.presentation.files import read_bytes
-from satchel.presentation.findings import MARKS, TONES
-from satchel.presentation.skills import listing_words, scope_place, state_words
+from satchel.presentation.findings import SYMBOLS, TONES
+from satchel.presentation.skill_lookup import scope_folder
+from satchel.presentation.skills import listing_words, state_words
 from satchel.skill.document import MANIFEST
 from satchel.skill.metadata import NAME, id_of
 from satchel.skill.model import Skill
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
     from satchel.satchel import Satchel
     from satchel.store.store import Store
 
-_END = re.compile(rb"(\r\n|\r|\n)")
+_LINE_END = re.compile(rb"(\r\n|\r|\n)")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_TONE_ORDER = ("bad", "warn", "info")
 MAX_EDIT_BYTES = 1 << 20
 MAX_DESCRIPTION_CHARS = 1_024
 
@@ -35,7 +38,7 @@ class Remark(NamedTuple):
     """One problem of a draft."""
 
     tone: str
-    mark: str
+    symbol: str
     severity: str
     line: int
     """0 for the whole file."""
@@ -47,16 +50,16 @@ class NewShown(NamedTuple):
     """A new skill while its form is filled in."""
 
     id: str
-    taken: str
+    existing_folder: str
     """The folder of an existing skill with that id; empty when there is none."""
     length: int
-    most: int
+    max_length: int
     remarks: tuple[Remark, ...]
-    good: bool
+    is_good: bool
     """The description is not empty and has no problems."""
-    asks: bool
+    needs_id: bool
     """The name yields no id, so the author must give one."""
-    own: str
+    custom_id: str
 
 
 class EditedFile(NamedTuple):
@@ -77,36 +80,47 @@ class DraftCheck(NamedTuple):
     tone: str
     entry: str
     """Its entry in the catalogue."""
-    entry_words: str
+    listing_label: str
+    """How much of the description the entry contains."""
 
 
-def show_new(store: Store | None, name: str, description: str, own: str = "") -> NewShown:
+def show_new(store: Store | None, name: str, description: str, custom_id: str = "") -> NewShown:
     """Return the id of a new skill and the problems of its description.
 
     Args:
         store: Its target; None when no store can be opened.
         name: The name given by the author.
         description: The description given by the author.
-        own: The id given by the author.
+        custom_id: The id given by the author.
     """
     from satchel.authoring.check_skill import check_description
 
-    asks, own = bool(name.strip()) and not id_of(name), own.strip()
-    skill_id = id_of(name) if not asks else own if NAME.fullmatch(own) else ""
-    taken = ""
+    custom_id = custom_id.strip()
+    skill_id = id_of(name)
+    needs_id = bool(name.strip()) and not skill_id
+    if needs_id and NAME.fullmatch(custom_id):
+        skill_id = custom_id
+    existing_folder = ""
     if store is not None and skill_id and os.path.lexists(store.scope.target(skill_id)):
-        taken = f"{scope_place(store)}/{skill_id}"
+        existing_folder = f"{scope_folder(store)}/{skill_id}"
     text = " ".join(description.split())
-    remarks: tuple[Remark, ...] = ()
-    if text:
-        remarks = tuple(
-            _remark(one.severity, 0, one.message, one.fix) for one in check_description(text)
-        )
-    good = bool(text) and not remarks
-    return NewShown(skill_id, taken, len(text), MAX_DESCRIPTION_CHARS, remarks, good, asks, own)
+    remarks = tuple(
+        _make_remark(failure.severity, 0, failure.message, failure.fix)
+        for failure in (check_description(text) if text else ())
+    )
+    return NewShown(
+        id=skill_id,
+        existing_folder=existing_folder,
+        length=len(text),
+        max_length=MAX_DESCRIPTION_CHARS,
+        remarks=remarks,
+        is_good=bool(text) and not remarks,
+        needs_id=needs_id,
+        custom_id=custom_id,
+    )
 
 
-def id_for(name: str, own: str) -> str:
+def custom_id_for(name: str, custom_id: str) -> str:
     """Return the author's id when the name yields none, else an empty text.
 
     Raises:
@@ -114,12 +128,12 @@ def id_for(name: str, own: str) -> str:
     """
     if not name.strip() or id_of(name):
         return ""
-    if not own.strip():
+    if not custom_id.strip():
         raise InvalidInput(
             say("No id can be made of `{name}`", name=name.strip()),
             say("a-z, 0-9 and single hyphens"),
         )
-    return own.strip()
+    return custom_id.strip()
 
 
 def open_draft(satchel: Satchel, skill: Skill, ref: str, path: str = "") -> EditedFile:
@@ -136,9 +150,9 @@ def open_draft(satchel: Satchel, skill: Skill, ref: str, path: str = "") -> Edit
         NotFound: the file does not exist.
     """
     store, path = satchel.store_of(skill), path or skill.head.file
-    place = f"{scope_place(store)}/{skill.head.id}"
+    folder = f"{scope_folder(store)}/{skill.head.id}"
     if os.path.islink(store.scope.target(skill.head.id)):
-        raise Refused(say("`{path}` is a link", path=place), say("Edit the file that it leads to"))
+        raise Refused(say("`{path}` is a link", path=folder), say("Edit the file that it leads to"))
     data = read_bytes(satchel, ref, path, MAX_EDIT_BYTES)
     try:
         text = data.decode("utf-8-sig")
@@ -147,8 +161,8 @@ def open_draft(satchel: Satchel, skill: Skill, ref: str, path: str = "") -> Edit
             say("`{path}` cannot be read: {reason}", path=path, reason=say("Not valid UTF-8")),
             say("Edit it in another program"),
         ) from exc
-    lines = text.replace("\r\n", "\n").replace("\r", "\n")
-    return EditedFile(lines, digest_of(data), path, f"{place}/{path}")
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return EditedFile(text, digest_of(data), path, f"{folder}/{path}")
 
 
 def digest_of(data: bytes) -> str:
@@ -156,7 +170,7 @@ def digest_of(data: bytes) -> str:
     return sha256(data).hexdigest()
 
 
-def encode_text(text: str, before: bytes) -> bytes:
+def encode_text(text: str, old_data: bytes) -> bytes:
     """Encode the text of a form with the byte order mark and the usual line end of the file.
 
     A browser sends every line end as CRLF.
@@ -164,10 +178,16 @@ def encode_text(text: str, before: bytes) -> bytes:
     Raises:
         InvalidInput: it is too large.
     """
-    mark = b"\xef\xbb\xbf" if before.startswith(b"\xef\xbb\xbf") else b""
-    lines, old = _END.split(text.encode("utf-8", "replace")), _END.split(before.removeprefix(mark))
-    usual = max((b"\n", b"\r\n", b"\r"), key=old[1::2].count)
-    data = before if lines[::2] == old[::2] else mark + usual.join(lines[::2])
+    prefix = _BYTE_ORDER_MARK if old_data.startswith(_BYTE_ORDER_MARK) else b""
+    # Lines and line ends alternate.
+    lines = _LINE_END.split(text.encode("utf-8", "replace"))[::2]
+    old_pieces = _LINE_END.split(old_data.removeprefix(prefix))
+    old_lines, old_line_ends = old_pieces[::2], old_pieces[1::2]
+    if lines == old_lines:
+        data = old_data
+    else:
+        usual_line_end = max((b"\n", b"\r\n", b"\r"), key=old_line_ends.count)
+        data = prefix + usual_line_end.join(lines)
     if len(data) > MAX_EDIT_BYTES:
         raise InvalidInput(
             say("larger than {size}", size=size_of(MAX_EDIT_BYTES)),
@@ -185,49 +205,54 @@ def check_draft(satchel: Satchel, skill: Skill, text: str) -> DraftCheck:
     folder, file = skill.base_dir, skill.head.file
     document, problems = validate_draft(data, folder, file)
     if file == MANIFEST:
-        remarks = [_remark(one.severity, one.line, one.message, one.fix) for one in problems]
+        remarks = [
+            _make_remark(problem.severity, problem.line, problem.message, problem.fix)
+            for problem in problems
+        ]
     else:
         report = check_skill_md(folder, data=data).report(skill.id, folder)
         remarks = [
-            _remark(one.severity, one.line, one.message, one.fix)
-            for one in report.verdicts
-            if one.state == "fail"
+            _make_remark(
+                rule_verdict.severity, rule_verdict.line, rule_verdict.message, rule_verdict.fix
+            )
+            for rule_verdict in report.verdicts
+            if rule_verdict.state == "fail"
         ]
-    remarks.sort(key=lambda one: (_ORDER.index(one.tone), one.line))
-    verdict, tone = _verdict(remarks)
-    if document.head is None:
-        return DraftCheck(tuple(remarks), verdict, tone, "", say("It is not a valid skill"))
-    entry, words = _catalogue_entry(satchel, Skill(document.head, skill.origin))
-    return DraftCheck(tuple(remarks), verdict, tone, entry, words)
+    remarks.sort(key=lambda remark: (_TONE_ORDER.index(remark.tone), remark.line))
+    verdict, tone = _summarise(remarks)
+    entry, listing_label = "", say("It is not a valid skill")
+    if document.head is not None:
+        entry, listing_label = _catalogue_entry(satchel, Skill(document.head, skill.origin))
+    return DraftCheck(tuple(remarks), verdict, tone, entry, listing_label)
 
 
 def _catalogue_entry(satchel: Satchel, skill: Skill) -> tuple[str, str]:
-    """The entry in the catalogue, and how much of the description it contains."""
+    """Return the entry in the catalogue, and how much of the description it contains."""
     settings = satchel.settings
     if not skill.for_model:
         return "", state_words("withheld")[1]
-    entry, how = entry_of(skill, budget=settings.budget, form=settings.form)
-    return entry, listing_words(how if how in ("full", "shortened", "named") else "unlisted")
+    entry, listing = entry_of(skill, budget=settings.budget, form=settings.form)
+    if listing not in ("full", "shortened", "named"):
+        listing = "unlisted"
+    return entry, listing_words(listing)
 
 
-_ORDER = ("bad", "warn", "info")
-
-
-def _remark(severity: str, line: int, message: str, fix: str) -> Remark:
+def _make_remark(severity: str, line: int, message: str, fix: str) -> Remark:
     tone = TONES[severity]
-    return Remark(tone, MARKS[tone], say(severity), line, message, fix)
+    return Remark(tone, SYMBOLS[tone], say(severity), line, message, fix)
 
 
-def _verdict(remarks: Sequence[Remark]) -> tuple[str, str]:
-    errors = sum(one.tone == "bad" for one in remarks)
-    warnings = sum(one.tone == "warn" for one in remarks)
+def _summarise(remarks: Sequence[Remark]) -> tuple[str, str]:
+    """Return the number of errors or warnings in words, and its tone."""
+    errors = sum(remark.tone == "bad" for remark in remarks)
+    warnings = sum(remark.tone == "warn" for remark in remarks)
     if errors:
-        return counted(errors, 0, 0), "bad"
+        return problem_counts(errors, 0, 0), "bad"
     if warnings:
-        return counted(0, warnings, 0), "warn"
+        return problem_counts(0, warnings, 0), "warn"
     return say("No issues"), "good"
 
 
-def remark_of(exc: SatchelError) -> Remark:
+def error_remark(exc: SatchelError) -> Remark:
     """Convert an error into a problem shown beside a form, so that the typed text is kept."""
-    return Remark("bad", MARKS["bad"], say("error"), 0, exc.message, exc.hint)
+    return Remark("bad", SYMBOLS["bad"], say("error"), 0, exc.message, exc.hint)

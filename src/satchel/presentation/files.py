@@ -7,6 +7,7 @@ opened, and compared with the server's listing.
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -15,13 +16,14 @@ from satchel._fs import is_inside, open_beneath
 from satchel.errors import AccessDenied, NotFound, Refused
 from satchel.i18n import say
 from satchel.library.integrity import tree_of
-from satchel.library.scanner import OWN_FOLDERS
-from satchel.presentation.skills import broken_at, find_skill, key_of
+from satchel.library.location_walk import OWN_FOLDERS
+from satchel.presentation.skill_lookup import broken_at, find_skill
+from satchel.presentation.skills import row_key
 from satchel.skill.file_tree import VERSION_CONTROL, kind_of_mode
 from satchel.store.disk_errors import disk_errors_as_refusal
 from satchel.store.export import write_archive
+from satchel.tools.file_reply import decode_text
 from satchel.tools.framing import encodable, printable, size_of
-from satchel.tools.read_file import decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -52,7 +54,7 @@ class FileEntry(NamedTuple):
     kind: Kind
     size: str
     """Empty for a folder."""
-    said: str
+    note: str
     inside: tuple[FileEntry, ...] = ()
 
 
@@ -62,7 +64,7 @@ class FileTreeShown(NamedTuple):
     entries: tuple[FileEntry, ...]
     total: int
     size: str
-    more: int
+    hidden_count: int
     failed: str = ""
     """Why the files cannot be listed."""
 
@@ -71,11 +73,11 @@ class FileContent(NamedTuple):
     """One file, as far as it is shown."""
 
     path: str
-    shown: str
+    display_path: str
     kind: Literal["text", "picture", "binary"]
     text: str = ""
     data: bytes = b""
-    said: str = ""
+    note: str = ""
 
 
 class _FileOwner(NamedTuple):
@@ -84,7 +86,7 @@ class _FileOwner(NamedTuple):
     root: str
     only: frozenset[str] | None
     """Names in `root` that belong to the skill; None for all."""
-    own: str
+    main_file: str
     skill: Skill | None
 
 
@@ -107,10 +109,10 @@ def walk_files(satchel: Satchel, ref: str) -> Iterable[tuple[str, int, int, str]
         NotFound: there is no such skill.
     """
     owner = _owner_of(satchel, ref)
-    supply = satchel.library.supply_of(owner.skill) if owner.skill is not None else None
+    supply = satchel.library.served_skills_of(owner.skill) if owner.skill is not None else None
     if supply is not None and owner.skill is not None:
         served = supply.files_of(owner.skill).values()
-        return [(one.path, one.size, 0o100644, "") for one in served]
+        return [(file.path, file.size, 0o100644, "") for file in served]
     return _walk(owner)
 
 
@@ -129,8 +131,8 @@ def read_file(satchel: Satchel, ref: str, path: str) -> FileContent:
         Changed: it differs from its server's listing.
     """
     owner = _owner_of(satchel, ref)
-    path = path or owner.own
-    supply = satchel.library.supply_of(owner.skill) if owner.skill is not None else None
+    path = path or owner.main_file
+    supply = satchel.library.served_skills_of(owner.skill) if owner.skill is not None else None
     if supply is not None and owner.skill is not None:
         data = supply.fetch_verified(owner.skill, path)
         return _content(path, data[:MAX_FILE_BYTES], len(data))
@@ -138,17 +140,17 @@ def read_file(satchel: Satchel, ref: str, path: str) -> FileContent:
     return _content(path, data, size)
 
 
-def read_bytes(satchel: Satchel, ref: str, path: str, most: int) -> bytes:
+def read_bytes(satchel: Satchel, ref: str, path: str, max_bytes: int) -> bytes:
     """Read a whole file of a skill on disk, to be edited.
 
     Raises:
         NotFound: there is no such skill or file.
         AccessDenied: the path leads out of the skill.
-        Refused: it is not a file, cannot be read, or is larger than `most` bytes.
+        Refused: it is not a file, cannot be read, or is larger than `max_bytes`.
     """
-    data, size = _read(_owner_of(satchel, ref), path, most)
-    if size > most:
-        raise _unread(printable(path)[:300], say("larger than {size}", size=size_of(most)))
+    data, size = _read(_owner_of(satchel, ref), path, max_bytes)
+    if size > max_bytes:
+        raise _unread(printable(path)[:300], say("larger than {size}", size=size_of(max_bytes)))
     return data
 
 
@@ -158,21 +160,19 @@ def _owner_of(satchel: Satchel, ref: str) -> _FileOwner:
         folder, file = os.path.split(item.problem.path)
         return _FileOwner(folder, frozenset((file,)), file, None)
     skill = find_skill(satchel, ref)
-    own = skill.head.file
+    main_file = skill.head.file
     # A skill at the top of a project is its file and its own folders, not the whole project.
-    only = None if skill.head.id else OWN_FOLDERS | {own}
-    return _FileOwner(skill.base_dir, only, own, skill)
+    only = None if skill.head.id else OWN_FOLDERS | {main_file}
+    return _FileOwner(skill.base_dir, only, main_file, skill)
 
 
-def _read(owner: _FileOwner, path: str, most: int) -> tuple[bytes, int]:
-    shown = printable(path)[:300]
+def _read(owner: _FileOwner, path: str, max_bytes: int) -> tuple[bytes, int]:
+    display_path = printable(path)[:300]
     outside = AccessDenied(
-        say("`{path}` is not part of this skill", path=shown), say("Open one of its files")
+        say("`{path}` is not part of this skill", path=display_path), say("Open one of its files")
     )
     steps = path.split("/")
-    if ".." in steps or (owner.only is not None and steps[0] not in owner.only):
-        raise outside
-    if not VERSION_CONTROL.isdisjoint(step.casefold() for step in steps[:-1]):
+    if ".." in steps or not _contains(owner, steps):
         raise outside
     try:
         descriptor = open_beneath(owner.root, path)
@@ -180,25 +180,26 @@ def _read(owner: _FileOwner, path: str, most: int) -> tuple[bytes, int]:
         raise outside from exc
     except FileNotFoundError as exc:
         raise NotFound(
-            say("There is no file `{path}` in this skill", path=shown), say("Open one of its files")
+            say("There is no file `{path}` in this skill", path=display_path),
+            say("Open one of its files"),
         ) from exc
     except OSError as exc:
-        raise _unread(shown, exc.strerror or str(exc)) from exc
+        raise _unread(display_path, exc.strerror or str(exc)) from exc
     try:
         info = os.fstat(descriptor)
         if not stat.S_ISREG(info.st_mode):
             raise Refused(
-                say("`{path}` is {what}", path=shown, what=say(kind_of_mode(info.st_mode))),
+                say("`{path}` is {what}", path=display_path, what=say(kind_of_mode(info.st_mode))),
                 say("Open one of its files"),
             )
         if not _is_part(owner, path):
             raise outside
         data = b""
-        while len(data) < most and (part := os.read(descriptor, most - len(data))):
+        while len(data) < max_bytes and (part := os.read(descriptor, max_bytes - len(data))):
             data += part
         return data, max(info.st_size, len(data))
     except OSError as exc:
-        raise _unread(shown, exc.strerror or str(exc)) from exc
+        raise _unread(display_path, exc.strerror or str(exc)) from exc
     finally:
         os.close(descriptor)
 
@@ -209,35 +210,40 @@ def _is_part(owner: _FileOwner, path: str) -> bool:
     real = os.path.realpath(os.path.join(owner.root, path))
     if not is_inside(real, base):
         return False
-    steps = real[len(base) :].strip(os.sep).split(os.sep)
-    within = VERSION_CONTROL.isdisjoint(step.casefold() for step in steps[:-1])
-    return within and (owner.only is None or steps[0] in owner.only)
+    return _contains(owner, real[len(base) :].strip(os.sep).split(os.sep))
 
 
-def _unread(shown: str, reason: str) -> Refused:
+def _contains(owner: _FileOwner, steps: list[str]) -> bool:
+    """Whether the parts of a path lead to a file that may be shown."""
+    if not VERSION_CONTROL.isdisjoint(step.casefold() for step in steps[:-1]):
+        return False
+    return owner.only is None or steps[0] in owner.only
+
+
+def _unread(display_path: str, reason: str) -> Refused:
     return Refused(
-        say("`{path}` cannot be read: {reason}", path=shown, reason=reason),
+        say("`{path}` cannot be read: {reason}", path=display_path, reason=reason),
         say("Check the permissions"),
     )
 
 
 def _content(path: str, data: bytes, size: int) -> FileContent:
-    shown = printable(path)
+    display_path = printable(path)
     cut = size > len(data)
     picture = _PICTURES.get(os.path.splitext(path)[1].lower())
     if picture is not None:
-        said = say("{kind} picture, {size}", kind=picture, size=size_of(size))
-        return FileContent(path, shown, "picture", said=said)
-    text, fallback = decode(data, cut=cut)
+        note = say("{kind} picture, {size}", kind=picture, size=size_of(size))
+        return FileContent(path, display_path, "picture", note=note)
+    text, fallback = decode_text(data, is_cut=cut)
     if text is None:
-        said = say("Binary file, {size}", size=size_of(size))
-        return FileContent(path, shown, "binary", said=said)
-    said = ""
+        note = say("Binary file, {size}", size=size_of(size))
+        return FileContent(path, display_path, "binary", note=note)
+    note = ""
     if cut:
-        said = say("First {shown} of {size}", shown=size_of(len(data)), size=size_of(size))
+        note = say("First {shown} of {size}", shown=size_of(len(data)), size=size_of(size))
     elif fallback:
-        said = say("Not valid UTF-8")
-    return FileContent(path, shown, "text", encodable(text), data, said)
+        note = say("Not valid UTF-8")
+    return FileContent(path, display_path, "text", encodable(text), data, note)
 
 
 # --- the tree -----------------------------------------------------------------------------
@@ -246,12 +252,12 @@ def _content(path: str, data: bytes, size: int) -> FileContent:
 def _walk(owner: _FileOwner) -> Iterable[tuple[str, int, int, str]]:
     """Yield path, size, mode and link target of every file."""
     todo = [("", 0)]
-    seen = 0
+    file_count = 0
     while todo:
         folder, depth = todo.pop()
-        here = os.path.join(owner.root, folder) if folder else owner.root
-        with os.scandir(here) as entries:
-            for entry in sorted(entries, key=lambda one: one.name):
+        folder_path = os.path.join(owner.root, folder) if folder else owner.root
+        with os.scandir(folder_path) as entries:
+            for entry in sorted(entries, key=lambda entry: entry.name):
                 if not folder and owner.only is not None and entry.name not in owner.only:
                     continue
                 path = f"{folder}/{entry.name}" if folder else entry.name
@@ -260,8 +266,8 @@ def _walk(owner: _FileOwner) -> Iterable[tuple[str, int, int, str]]:
                     if entry.name not in VERSION_CONTROL and depth < _MAX_DEPTH:
                         todo.append((path, depth + 1))
                     continue
-                seen += 1
-                if seen > _MAX_FILES_COUNTED:
+                file_count += 1
+                if file_count > _MAX_FILES_COUNTED:
                     return
                 target = os.readlink(entry.path) if stat.S_ISLNK(info.st_mode) else ""
                 yield path, info.st_size, info.st_mode, target
@@ -272,10 +278,10 @@ class _Folder(NamedTuple):
     files: list[FileEntry]
 
 
-def _as_tree(found: Iterable[tuple[str, int, int, str]]) -> FileTreeShown:
+def _as_tree(files: Iterable[tuple[str, int, int, str]]) -> FileTreeShown:
     top = _Folder({}, [])
     total = size = 0
-    for path, length, mode, target in found:
+    for path, length, mode, target in files:
         total += 1
         size += length if stat.S_ISREG(mode) else 0
         if total > MAX_FILES_SHOWN:
@@ -283,41 +289,39 @@ def _as_tree(found: Iterable[tuple[str, int, int, str]]) -> FileTreeShown:
         *folders, name = path.split("/")
         if len(folders) > _MAX_DEPTH:  # a server's listing may be deeper than any disk
             folders = [*folders[:_MAX_DEPTH], "…"]
-        here = top
+        parent = top
         for step in folders:
-            here = here.folders.setdefault(step, _Folder({}, []))
-        here.files.append(_entry(name, path, length, mode, target))
+            parent = parent.folders.setdefault(step, _Folder({}, []))
+        parent.files.append(_entry(name, path, length, mode, target))
     return FileTreeShown(_entries(top), total, size_of(size), max(0, total - MAX_FILES_SHOWN))
 
 
 def _entry(name: str, path: str, length: int, mode: int, target: str) -> FileEntry:
-    shown = printable(name)
+    display_name = printable(name)
     openable = path if encodable(path) == path else ""
     if stat.S_ISLNK(mode):
-        return FileEntry(shown, openable, "link", "", f"→ {printable(target)}")
+        return FileEntry(display_name, openable, "link", "", f"→ {printable(target)}")
     if not stat.S_ISREG(mode):
-        return FileEntry(shown, "", "odd", "", say(kind_of_mode(mode)))
+        return FileEntry(display_name, "", "odd", "", say(kind_of_mode(mode)))
     if mode & 0o100:
-        return FileEntry(shown, openable, "program", size_of(length), say("executable"))
-    return FileEntry(shown, openable, "file", size_of(length), "")
+        return FileEntry(display_name, openable, "program", size_of(length), say("executable"))
+    return FileEntry(display_name, openable, "file", size_of(length), "")
 
 
 def _entries(folder: _Folder) -> tuple[FileEntry, ...]:
     """Files first, then folders; SKILL.md on top."""
-    own = sorted(folder.files, key=lambda one: (one.name.upper() != "SKILL.MD", one.name))
+    files = sorted(folder.files, key=lambda file: (file.name.upper() != "SKILL.MD", file.name))
     below = (
         FileEntry(printable(name), "", "folder", "", "", _entries(inside))
         for name, inside in sorted(folder.folders.items())
     )
-    return (*own, *below)
+    return (*files, *below)
 
 
 def field_text(value: Any) -> str:
     """Return a frontmatter value as text."""
     if isinstance(value, str):
         return encodable(value)
-    import json
-
     try:
         return encodable(json.dumps(value, ensure_ascii=False, default=str))
     except (TypeError, ValueError, RecursionError):
@@ -330,11 +334,11 @@ def field_text(value: Any) -> str:
 class _JoinedTree:
     """Several skills as one tree, each in a folder of its name."""
 
-    def __init__(self, found: Sequence[Skill]) -> None:
+    def __init__(self, skills: Sequence[Skill]) -> None:
         self._trees: dict[str, Tree] = {}
-        for skill in found:
+        for skill in skills:
             name = os.path.basename(skill.base_dir)
-            self._trees[name if name not in self._trees else key_of(skill.ref)] = tree_of(skill)
+            self._trees[name if name not in self._trees else row_key(skill.ref)] = tree_of(skill)
         self.files = tuple(
             file._replace(path=f"{name}/{file.path}")
             for name, tree in self._trees.items()
@@ -347,14 +351,14 @@ class _JoinedTree:
         return self._trees[name].chunks(inside)
 
 
-def export_skills(found: Sequence[Skill], folder: str) -> tuple[str, str]:
+def export_skills(skills: Sequence[Skill], folder: str) -> tuple[str, str]:
     """Write an archive with a folder per skill; returns its path, and a name for it.
 
     Raises:
         SatchelError: a skill cannot be read, or contains a file that no archive may contain.
     """
-    name = f"{os.path.basename(found[0].base_dir)}.zip" if len(found) == 1 else "skills.zip"
+    name = f"{os.path.basename(skills[0].base_dir)}.zip" if len(skills) == 1 else "skills.zip"
     path = os.path.join(folder, "skills.zip")
     with disk_errors_as_refusal(name):
-        write_archive(_JoinedTree(found), path)
+        write_archive(_JoinedTree(skills), path)
     return path, name

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from satchel._fs import is_inside
 from satchel.errors import SatchelError
 from satchel.i18n import say
-from satchel.presentation.skills import skills_called
+from satchel.presentation.skill_lookup import skills_called
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,16 +23,15 @@ if TYPE_CHECKING:
     from satchel.skill.model import Skill, SkillDocument
     from satchel.skill.problems import Problem
 
-MAX_PLACES_SHOWN = 50
+MAX_LOCATIONS_SHOWN = 50
 TONES = {
     "error": "bad", "block": "bad", "blocked": "bad",
     "warning": "warn", "review": "warn", "incomplete": "warn",
     "note": "info", "no findings": "good",
 }  # fmt: skip
 """Severity or verdict -> tone."""
-MARKS = {"bad": "✗", "warn": "▲", "info": "·", "plain": "·", "good": "✓", "none": "○"}
+SYMBOLS = {"bad": "✗", "warn": "▲", "info": "·", "plain": "·", "good": "✓", "none": "○"}
 """Tone -> symbol, so that it is not shown by colour alone."""
-FIELD_PROBLEMS = frozenset(("inert-field", "unknown-field"))
 
 
 class FindingShown(NamedTuple):
@@ -41,24 +40,30 @@ class FindingShown(NamedTuple):
     rule: str
     severity: str
     tone: str
-    mark: str
-    where: str
-    what: str
+    symbol: str
+    location: str
+    message: str
     fix: str
     evidence: str
 
 
-def show_finding(one: Finding) -> FindingShown:
+def show_finding(finding: Finding) -> FindingShown:
     """Return the record of one finding."""
-    about = one.about
-    tone = TONES[one.severity]
+    rule = finding.about
+    tone = TONES[finding.severity]
     return FindingShown(
-        one.rule, say(one.severity), tone, MARKS[tone], place_of(one), say(about.what),
-        say(about.fix), one.evidence,
-    )  # fmt: skip
+        rule=finding.rule,
+        severity=say(finding.severity),
+        tone=tone,
+        symbol=SYMBOLS[tone],
+        location=location_of(finding),
+        message=say(rule.what),
+        fix=say(rule.fix),
+        evidence=finding.evidence,
+    )
 
 
-def place_of(finding: Finding) -> str:
+def location_of(finding: Finding) -> str:
     """Return path and line of a finding."""
     return f"{finding.path}:{finding.line}" if finding.line else finding.path
 
@@ -71,72 +76,74 @@ def unscanned_report(exc: SatchelError | OSError) -> ScanReport:
     return ScanReport("incomplete", unscanned=((".", reason),))
 
 
-class FindingPlace(NamedTuple):
-    """One place of a problem or finding."""
+class FindingLocation(NamedTuple):
+    """One location of a problem or finding."""
 
-    where: str
+    location: str
     """The shortest path, with its line."""
     ref: str = ""
     name: str = ""
-    words: str = ""
+    message: str = ""
     """What is wrong there. May be untrusted text."""
     fix: str = ""
-    """How to fix it there, if that differs between places."""
+    """How to fix it there, if that differs between locations."""
 
 
 class FindingGroup(NamedTuple):
-    """All places of one kind of problem or finding."""
+    """All locations of one kind of problem or finding."""
 
     key: str
     severity: str
-    mood: str
-    number: int
-    words: str
+    tone: str
+    total: int
+    message: str
     fix: str
-    places: list[FindingPlace]
+    locations: list[FindingLocation]
 
     @property
-    def mark(self) -> str:
+    def symbol(self) -> str:
         """A symbol, so that the tone is not shown by colour alone."""
-        return MARKS[self.mood]
+        return SYMBOLS[self.tone]
 
     @property
-    def more(self) -> int:
-        """Number of places not shown."""
-        return self.number - len(self.places)
+    def hidden_count(self) -> int:
+        """Number of locations not shown."""
+        return self.total - len(self.locations)
 
 
-def group_findings(found: Iterable[tuple[Skill | None, Finding]]) -> list[FindingGroup]:
-    """Group findings by rule, in the order of their first place."""
+def group_findings(findings: Iterable[tuple[Skill | None, Finding]]) -> list[FindingGroup]:
+    """Group findings by rule, in the order of their first location."""
     by_rule: dict[str, list[tuple[Skill | None, Finding]]] = {}
-    for row in found:
-        by_rule.setdefault(row[1].rule, []).append(row)
-    return [_group(rule, rows) for rule, rows in by_rule.items()]
+    for skill, finding in findings:
+        by_rule.setdefault(finding.rule, []).append((skill, finding))
+    return [_make_group(same_rule) for same_rule in by_rule.values()]
 
 
-def _group(rule: str, rows: list[tuple[Skill | None, Finding]]) -> FindingGroup:
-    about = rows[0][1].about
-    places = [
-        FindingPlace(
-            place_of(one),
+def _make_group(findings: list[tuple[Skill | None, Finding]]) -> FindingGroup:
+    """Return the group of findings of the same rule."""
+    first = findings[0][1]
+    rule = first.about
+    locations = [
+        FindingLocation(
+            location_of(finding),
             skill.ref if skill is not None else "",
             skill.name if skill is not None else "",
-            one.evidence,
+            finding.evidence,
         )
-        for skill, one in rows[:MAX_PLACES_SHOWN]
+        for skill, finding in findings[:MAX_LOCATIONS_SHOWN]
     ]
     return FindingGroup(
-        rule,
-        say(about.severity),
-        TONES[about.severity],
-        len(rows),
-        say(about.what),
-        say(about.fix),
-        places,
+        key=first.rule,
+        severity=say(rule.severity),
+        tone=TONES[rule.severity],
+        total=len(findings),
+        message=say(rule.what),
+        fix=say(rule.fix),
+        locations=locations,
     )
 
 
-def shown_path(path: str, project: str, line: int = 0) -> str:
+def short_path(path: str, project: str, line: int = 0) -> str:
     """Shorten a path relative to the project or the home folder."""
     home = os.path.expanduser("~")
     if path != project and is_inside(path, project):
@@ -148,30 +155,32 @@ def shown_path(path: str, project: str, line: int = 0) -> str:
 
 def unique_problems(problems: Iterable[Problem]) -> Iterator[Problem]:
     """Drop duplicates: the scan and the deep check may both find a problem."""
-    seen: set[tuple[object, ...]] = set()
+    yielded: set[tuple[object, ...]] = set()
     for problem in problems:
         key = (*problem[:3], tuple(sorted(problem.values.items())))
-        if key not in seen:
-            seen.add(key)
+        if key not in yielded:
+            yielded.add(key)
             yield problem
 
 
-def document_problems(library: Library, skill: Skill, document: SkillDocument) -> list[Problem]:
-    """Return the problems of a skill's text, and of its content if that was changed."""
-    from satchel.doctor import content_problem
-    from satchel.skill.validate import check_document
+def document_problems(
+    library: Library, skill: Skill, document: SkillDocument | None
+) -> list[Problem]:
+    """Return the problems of a skill's files, and of its content if that was changed."""
+    from satchel.diagnosis.doctor import content_problem
+    from satchel.diagnosis.file_problems import find_problems
 
-    problems = list(document.problems) if skill.is_tool else list(check_document(document))
-    changed = content_problem(library, skill)
-    return problems if changed is None else [changed, *problems]
+    content = content_problem(library, skill)
+    problems = find_problems(skill, document)
+    return problems if content is None else [content, *problems]
 
 
 def skill_at(satchel: Satchel, path: str) -> Skill | None:
     """Return the skill that a file or folder belongs to."""
-    for one in (path, os.path.dirname(path)) if os.path.isabs(path) else ():
-        if found := skills_called(satchel, one):
-            return found[0]
-    return None
+    if not os.path.isabs(path):
+        return None
+    skills = skills_called(satchel, path) or skills_called(satchel, os.path.dirname(path))
+    return skills[0] if skills else None
 
 
 def generic_text(template: str) -> str:

@@ -1,4 +1,4 @@
-"""The Health page: problems, scan verdicts and use of one library.
+"""The Health page: problems and scan verdicts of one library, and how often skills are used.
 
 A thread finds the problems and scans the skills, and keeps the result until it runs again; requests
 only read it. Use is counted again when the trace changed.
@@ -9,31 +9,33 @@ from __future__ import annotations
 import time
 from collections import Counter
 from contextlib import nullcontext
-from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from satchel.errors import SatchelError, SettingsError
 from satchel.i18n import LANGUAGES, language, render, say, set_language
 from satchel.presentation.findings import (
-    MAX_PLACES_SHOWN,
+    MAX_LOCATIONS_SHOWN,
     TONES,
     FindingGroup,
-    FindingPlace,
+    FindingLocation,
     generic_text,
     group_findings,
-    shown_path,
+    short_path,
     skill_at,
     unique_problems,
     unscanned_report,
 )
 from satchel.presentation.jobs import START_WAIT_S, BackgroundJob, ScanProcess
 from satchel.presentation.skill_index import count_untrusted, refresh_if_small
+from satchel.presentation.skill_usage import PERIOD_DAYS, count_events, show_usage
+from satchel.presentation.skills import state_words
 from satchel.skill.problems import PROBLEMS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from satchel.presentation.jobs import JobState, ReportProgress
+    from satchel.presentation.skill_usage import UsageShown, Uses
     from satchel.satchel import Satchel
     from satchel.security import ScanReport
     from satchel.skill.model import Skill
@@ -41,10 +43,8 @@ if TYPE_CHECKING:
 
     Reports = list[tuple[Skill, ScanReport]]
 
-# --- problems and scan --------------------------------------------------------------------
-
-_SCAN_ORDER = ("block", "review", "note")
-_ORDER = ("error", "warning", "note")
+_FINDING_SEVERITIES = ("block", "review", "note")
+_PROBLEM_SEVERITIES = ("error", "warning", "note")
 _MAX_SKILLS_IN_THREAD = 100
 """More skills are scanned in another process, which takes a moment to start."""
 
@@ -59,7 +59,7 @@ class HealthFindings(NamedTuple):
 class UnseenSkills(NamedTuple):
     """Skills that a model does not see in full, and the page to change that."""
 
-    words: str
+    message: str
     link: str
     label: str
 
@@ -73,7 +73,7 @@ class HealthShown(NamedTuple):
     scan: list[FindingGroup]
     """By rule, worst first."""
     verdicts: tuple[tuple[str, str, int], ...]
-    """Word, tone and number of skills of each verdict."""
+    """Label, tone and number of skills of each verdict."""
 
 
 def find_all(satchel: Satchel, report: ReportProgress) -> HealthFindings:
@@ -81,18 +81,20 @@ def find_all(satchel: Satchel, report: ReportProgress) -> HealthFindings:
     skills = satchel.library.every()
     total = 2 * len(skills)
     reports: Reports = []
-    seen: set[str] = set()
-    many = len(skills) > _MAX_SKILLS_IN_THREAD
-    with ScanProcess() if many else nullcontext() as scanner:
-        for at, skill in enumerate(skills):
-            report(at, total)
-            if skill.source != "builtin" and not skill.origin.remote and skill.base_dir not in seen:
-                seen.add(skill.base_dir)
+    scanned_folders: set[str] = set()
+    needs_process = len(skills) > _MAX_SKILLS_IN_THREAD
+    with ScanProcess() if needs_process else nullcontext() as scanner:
+        for index, skill in enumerate(skills):
+            report(index, total)
+            if skill.source == "builtin" or skill.origin.remote:
+                continue
+            if skill.base_dir not in scanned_folders:
+                scanned_folders.add(skill.base_dir)
                 reports.append((skill, _scan(satchel, skill, scanner)))
 
     def with_progress() -> Iterator[object]:
-        for at, skill in enumerate(skills):
-            report(len(skills) + at, total)
+        for index, skill in enumerate(skills):
+            report(len(skills) + index, total)
             yield skill
         report(total, total)
 
@@ -114,36 +116,43 @@ def _scan(satchel: Satchel, skill: Skill, scanner: ScanProcess | None) -> ScanRe
 
 def check(satchel: Satchel, report: ReportProgress) -> dict[str, HealthShown]:
     """Find everything; returns the result by language, which is much smaller than the findings."""
-    found, mine = find_all(satchel, report), language()
+    findings, own_language = find_all(satchel, report), language()
     try:
-        return {name: _in_language(name, satchel, found) for name in LANGUAGES}
+        return {name: _show_in_language(name, satchel, findings) for name in LANGUAGES}
     finally:
-        set_language(mine)
+        set_language(own_language)
 
 
-def _in_language(name: str, satchel: Satchel, found: HealthFindings) -> HealthShown:
+def _show_in_language(name: str, satchel: Satchel, findings: HealthFindings) -> HealthShown:
     set_language(name)
-    return show_findings(satchel, found)
+    return show_findings(satchel, findings)
 
 
-def show_findings(satchel: Satchel, found: HealthFindings) -> HealthShown:
+def show_findings(satchel: Satchel, findings: HealthFindings) -> HealthShown:
     """Group the findings of a run by kind, worst first."""
     by_code: dict[str, list[Problem]] = {}
-    for problem in unique_problems(found.problems):
+    for problem in unique_problems(findings.problems):
         by_code.setdefault(problem.code, []).append(problem)
     codes = sorted(
-        by_code, key=lambda code: (_ORDER.index(PROBLEMS[code].severity), -len(by_code[code]), code)
+        by_code,
+        key=lambda code: (
+            _PROBLEM_SEVERITIES.index(PROBLEMS[code].severity),
+            -len(by_code[code]),
+            code,
+        ),
     )
-    reports = found.reports
-    scan = group_findings((skill, one) for skill, report in reports for one in report.findings)
-    worst = [TONES[severity] for severity in _SCAN_ORDER]
-    scan.sort(key=lambda group: (worst.index(group.mood), -group.number, group.key))
-    if missed := _unscanned(reports):
-        scan.append(missed)
+    reports = findings.reports
+    scan = group_findings(
+        (skill, finding) for skill, report in reports for finding in report.findings
+    )
+    tones = [TONES[severity] for severity in _FINDING_SEVERITIES]
+    scan.sort(key=lambda group: (tones.index(group.tone), -group.total, group.key))
+    if unscanned := _group_unscanned(reports):
+        scan.append(unscanned)
     counts = Counter(report.verdict for _, report in reports)
     return HealthShown(
-        [_group(satchel, code, by_code[code]) for code in codes],
-        list(_unseen(satchel)),
+        [_group_problems(satchel, code, by_code[code]) for code in codes],
+        list(_find_unseen(satchel)),
         scan,
         tuple(
             (say(verdict), TONES[verdict] if counts[verdict] else "", counts[verdict])
@@ -152,145 +161,90 @@ def show_findings(satchel: Satchel, found: HealthFindings) -> HealthShown:
     )
 
 
-def _unscanned(reports: Reports) -> FindingGroup | None:
-    """Files that were not scanned, as one group."""
-    rows = [
-        FindingPlace(path, skill.ref, skill.name, render(reason))
+def _group_unscanned(reports: Reports) -> FindingGroup | None:
+    """Return the files that were not scanned as one group."""
+    locations = [
+        FindingLocation(path, skill.ref, skill.name, render(reason))
         for skill, report in reports
         for path, reason in report.unscanned
     ]
-    if not rows:
+    if not locations:
         return None
-    words, fix = say("Some files were not scanned"), say("Read them before you use the skill")
-    group = FindingGroup("incomplete", say("incomplete"), "warn", len(rows), words, fix, [])
-    return group._replace(places=rows[:MAX_PLACES_SHOWN])
-
-
-def _unseen(satchel: Satchel) -> Iterator[UnseenSkills]:
-    """Skills truncated by the budget, and untrusted ones."""
-    look = satchel.library.snapshot()
-    account = satchel.preview(snapshot=look).account
-    budget = say("Change the budget")
-    if count := len(account.named):
-        yield UnseenSkills(
-            say("Listed by name only: {count}", count=f"{count:,}"), "/catalogue", budget
-        )
-    if count := account.unlisted:
-        yield UnseenSkills(say("Not listed: {count}", count=f"{count:,}"), "/catalogue", budget)
-    if count := count_untrusted(satchel, look):
-        words = say("Untrusted: {count}", count=f"{count:,}")
-        yield UnseenSkills(words, "/skills?state=untrusted", say("Review"))
-
-
-def _group(satchel: Satchel, code: str, rows: list[Problem]) -> FindingGroup:
-    rule = PROBLEMS[code]
-    project = satchel.settings.project
-    words, fix = rows[0].message, rows[0].fix
-    first = rows[:MAX_PLACES_SHOWN]
-    same_words = all(one.message == words for one in first)
-    same_fix = all(one.fix == fix for one in first)
-    places: list[FindingPlace] = []
-    for one in first:
-        skill = skill_at(satchel, one.path)
-        places.append(
-            FindingPlace(
-                shown_path(one.path, project, one.line),
-                skill.ref if skill is not None else "",
-                skill.name if skill is not None else "",
-                "" if same_words else one.message,
-                "" if same_fix else one.fix,
-            )
-        )
     return FindingGroup(
-        code,
-        say(rule.severity),
-        TONES[rule.severity],
-        len(rows),
-        words if same_words else generic_text(rule.message),
-        fix if same_fix else generic_text(rule.fix),
-        places,
+        key="incomplete",
+        severity=say("incomplete"),
+        tone="warn",
+        total=len(locations),
+        message=say("Some files were not scanned"),
+        fix=say("Read them before you use the skill"),
+        locations=locations[:MAX_LOCATIONS_SHOWN],
     )
 
 
-# --- use ----------------------------------------------------------------------------------
-
-PERIOD_DAYS = 30
-MAX_USED_SHOWN = 8
-MAX_UNUSED_SHOWN = 20
-KINDS = ("selected", "loaded", "ran", "failed")
-"""Trace event kinds that are counted."""
-
-Uses = dict[str, Counter[str]]
-"""Kind -> skill -> count."""
-
-
-class UsedSkill(NamedTuple):
-    """The counts of one skill."""
-
-    name: str
-    ref: str
-    """Empty when it is no longer installed."""
-    counts: tuple[int, ...] = ()
-    """In the order of `KINDS`."""
-
-
-class UsageShown(NamedTuple):
-    """The use of skills in the period."""
-
-    recording: bool
-    top: list[UsedSkill]
-    unused: list[UsedSkill]
-    """Offered and never used; built-in ones last."""
-    more_unused: int
-
-
-def count_events(rows: Iterable[dict[str, Any]], since: float) -> Uses:
-    """Count the rows of a trace that are not older than `since`, in seconds since the epoch."""
-    found: Uses = {kind: Counter() for kind in KINDS}
-    for row in rows:
-        moment, kind, skills = row.get("t"), row.get("kind"), row.get("skills")
-        if not isinstance(moment, int | float) or moment < since or kind not in found:
-            continue
-        if isinstance(skills, list) and (kind != "ran" or row.get("ended") == "well"):
-            names = cast("list[object]", skills)
-            found[kind].update({one for one in names if isinstance(one, str)})
-    return found
-
-
-def usage_of(satchel: Satchel, uses: Uses) -> UsageShown:
-    """Return the most used skills; and if any was used, those that were not."""
-    total: Counter[str] = Counter()
-    for kind in KINDS:
-        total.update(uses[kind])
+def _find_unseen(satchel: Satchel) -> Iterator[UnseenSkills]:
+    """Yield the skills that the budget truncates, and untrusted ones."""
     snapshot = satchel.library.snapshot()
-    top: list[UsedSkill] = []
-    for name in sorted(total, key=lambda name: (-total[name], name))[:MAX_USED_SHOWN]:
-        # A tool skill is offered by its tools and is not in the catalogue.
-        skill = snapshot.get(name) or next(iter(satchel.library.named(name)), None)
-        counts = tuple(uses[kind][name] for kind in KINDS)
-        top.append(UsedSkill(name, skill.ref if skill is not None else "", counts))
-    if not total:
-        return UsageShown(satchel.trace.enabled, [], [], 0)
-    offered = snapshot.for_model  # built-in ones last; not walked to its end: it may be large
-    used = [skill for name in total if (skill := snapshot.get(name)) and skill.for_model]
-    unused = (UsedSkill(one.name, one.ref) for one in offered if one.name not in total)
-    shown = list(islice(unused, MAX_UNUSED_SHOWN))
-    more = len(offered) - len(used) - len(shown)
-    return UsageShown(satchel.trace.enabled, top, shown, more)
+    account = satchel.preview(snapshot=snapshot).account
+    budget_label = say("Change the budget")
+    if count := len(account.named):
+        yield UnseenSkills(
+            say("Listed by name only: {count}", count=f"{count:,}"), "/catalogue", budget_label
+        )
+    if count := account.unlisted:
+        message = say("Not listed: {count}", count=f"{count:,}")
+        yield UnseenSkills(message, "/catalogue", budget_label)
+    if count := count_untrusted(satchel, snapshot):
+        message = say("Untrusted: {count}", count=f"{count:,}")
+        yield UnseenSkills(message, "/skills?state=untrusted", say("Review"))
 
 
-# --- the page -----------------------------------------------------------------------------
+def _group_problems(satchel: Satchel, code: str, problems: list[Problem]) -> FindingGroup:
+    """Return the group of problems with the same code."""
+    rule = PROBLEMS[code]
+    project = satchel.settings.project
+    message, fix = problems[0].message, problems[0].fix
+    shown = problems[:MAX_LOCATIONS_SHOWN]
+    has_same_message = all(problem.message == message for problem in shown)
+    has_same_fix = all(problem.fix == fix for problem in shown)
+    locations: list[FindingLocation] = []
+    for problem in shown:
+        skill = skill_at(satchel, problem.path)
+        locations.append(
+            FindingLocation(
+                short_path(problem.path, project, problem.line),
+                skill.ref if skill is not None else "",
+                skill.name if skill is not None else "",
+                "" if has_same_message else problem.message,
+                "" if has_same_fix else problem.fix,
+            )
+        )
+    return FindingGroup(
+        key=code,
+        severity=say(rule.severity),
+        tone=TONES[rule.severity],
+        total=len(problems),
+        message=message if has_same_message else _generic_message(code),
+        fix=fix if has_same_fix else generic_text(rule.fix).removeprefix("…"),
+        locations=locations,
+    )
 
 
-class HealthLook(NamedTuple):
+def _generic_message(code: str) -> str:
+    """Return what is wrong at several locations, without the values of each."""
+    if code == "needs-setup":
+        return state_words("needs setup")[1]
+    return generic_text(PROBLEMS[code].message)
+
+
+class HealthState(NamedTuple):
     """The current state of the page."""
 
-    found: HealthShown | None
+    findings: HealthShown | None
     """None until there is a result."""
     job: JobState
-    stale: bool
-    """The skills changed since."""
-    use: UsageShown
+    is_stale: bool
+    """Whether the skills changed since."""
+    usage: UsageShown
 
 
 class Health:
@@ -300,7 +254,7 @@ class Health:
         self._satchel = satchel
         self._job = BackgroundJob(lambda report: check(satchel, report), satchel.library.snapshot)
         self._uses: tuple[object, Uses] | None = None
-        """Counts of the trace, and its mark at that time."""
+        """The stamps of the trace's files, and its counts at that time."""
 
     def start(self) -> None:
         """Start a run, unless one runs."""
@@ -312,23 +266,23 @@ class Health:
         """Stop the run at the next skill, without waiting."""
         self._job.stop()
 
-    def look(self) -> HealthLook:
-        """Return the current state; the first look starts a run, and a quick run is repeated."""
+    def state(self) -> HealthState:
+        """Return the current state; the first call starts a run, and a quick run is repeated."""
         refresh_if_small(self._satchel)  # so that a save is seen at once
         job = self._job.refresh()
         result = self._job.result
-        return HealthLook(
+        return HealthState(
             None if result is None else result[language()],
             job,
             self._job.stale and not job.running,
-            usage_of(self._satchel, self._count_uses()),
+            show_usage(self._satchel, self._count_uses()),
         )
 
     def _count_uses(self) -> Uses:
-        """The counts of the last `PERIOD_DAYS` days; counted again when the trace changes."""
+        """Count the last `PERIOD_DAYS` days; they are counted again when the trace changes."""
         trace = self._satchel.trace
-        mark = trace.mark()
-        if self._uses is None or self._uses[0] != mark:
+        file_stamps = trace.file_stamps()
+        if self._uses is None or self._uses[0] != file_stamps:
             since = time.time() - PERIOD_DAYS * 86_400
-            self._uses = mark, count_events(trace.history(), since)
+            self._uses = file_stamps, count_events(trace.history(), since)
         return self._uses[1]

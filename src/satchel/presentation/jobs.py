@@ -47,7 +47,7 @@ class JobState(NamedTuple):
     """The progress of a run."""
 
     running: bool = False
-    done: int = 0
+    completed: int = 0
     total: int = 0
     """0 while unknown."""
     ran: bool = False
@@ -97,7 +97,7 @@ class BackgroundJob(Generic[T]):
         with self._lock:
             if self._state.running or self._stopped:
                 return False
-            self._state = self._state._replace(running=True, done=0, total=0, trouble="")
+            self._state = self._state._replace(running=True, completed=0, total=0, trouble="")
             self._ended.clear()
         context = copy_context()  # errors are in the language of the request
         thread = threading.Thread(target=context.run, args=(self._run,), daemon=True)
@@ -147,10 +147,10 @@ class BackgroundJob(Generic[T]):
                 )
             self._ended.set()
 
-    def _report(self, done: int, total: int) -> None:
+    def _report(self, completed: int, total: int) -> None:
         if self._stopped:
             raise JobStopped
-        self._state = self._state._replace(done=done, total=total)
+        self._state = self._state._replace(completed=completed, total=total)
 
 
 class ScanProcess:

@@ -32,17 +32,8 @@ MAX_COLOURED_CHARS = 64_000
 """Longer code is not coloured."""
 _MAX_LINE_CHARS = 4_000
 """Longer lines are generated, and slow to colour."""
-MAX_MARKDOWN_CHARS = 64_000
-"""Longer Markdown is shown as source."""
 _COLOUR_TIMEOUT_S = 0.4
 """The rest of a file has no colours."""
-_MARKDOWN = (".md", ".markdown", ".mdx")
-_HIDDEN = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u061c\u115f\u1160\u180e\u200b\u200e\u200f"
-    "\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff"
-    "\U000e0000-\U000e007f]"
-)
-"""Invisible and bidirectional characters, without joiners of emoji and scripts."""
 _LANGUAGES = {
     "py": "python", "python": "python", "python3": "python", "pyi": "python",
     "js": "javascript", "javascript": "javascript", "mjs": "javascript", "cjs": "javascript",
@@ -61,7 +52,7 @@ _LANGUAGES = {
     "markdown": "markdown",
 }  # fmt: skip
 """File suffix or fence language -> lexer. Nothing is guessed from the content."""
-_TOKENS = (
+_CLASS_BY_TOKEN = (
     ("Comment", "t-com"), ("Literal.String", "t-str"), ("Literal.Number", "t-num"),
     ("Keyword.Type", "t-type"), ("Keyword", "t-key"), ("Operator.Word", "t-key"),
     ("Name.Function", "t-name"), ("Name.Class", "t-type"), ("Name.Tag", "t-tag"),
@@ -71,12 +62,21 @@ _TOKENS = (
     ("Generic.Prompt", "t-com"), ("Generic.Strong", "t-head"), ("Literal", "t-str"),
 )  # fmt: skip
 """Token types -> classes; the first match counts."""
-_TAGS = {
+MAX_MARKDOWN_CHARS = 64_000
+"""Longer Markdown is shown as source."""
+_MARKDOWN_ENDINGS = (".md", ".markdown", ".mdx")
+_INVISIBLE_CHARACTERS = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u061c\u115f\u1160\u180e\u200b\u200e\u200f"
+    "\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff"
+    "\U000e0000-\U000e007f]"
+)
+"""Invisible and bidirectional characters, without joiners of emoji and scripts."""
+_ALLOWED_TAGS = {
     "a", "blockquote", "br", "code", "dd", "del", "div", "dl", "dt", "em", "h3", "h4", "h5", "h6",
     "hr", "li", "ol", "p", "pre", "s", "span", "strong", "sub", "sup", "table", "tbody", "td",
     "th", "thead", "tr", "ul",
 }  # fmt: skip
-_CLASSES = {"span": {"picture", *(name for _, name in _TOKENS)}}
+_ALLOWED_CLASSES = {"span": {"picture", *(css_class for _, css_class in _CLASS_BY_TOKEN)}}
 
 
 class RenderedFile(NamedTuple):
@@ -86,118 +86,126 @@ class RenderedFile(NamedTuple):
     """Name and value of each field of the frontmatter."""
     html: Markup
     is_markdown: bool
-    lines: int
+    line_count: int
     """The number of lines of source; 0 for rendered Markdown."""
-    hidden: int
+    invisible_count: int
+    """The number of invisible characters."""
 
 
-def render(content: FileContent, link: Linker, *, raw: bool = False) -> RenderedFile:
+def render_file(content: FileContent, url_for: Linker, *, raw: bool = False) -> RenderedFile:
     """Render a file of a skill as HTML.
 
     Args:
         content: The file.
-        link: Returns the URL of another file of the skill by its path.
+        url_for: Returns the URL of another file of the skill by its path.
         raw: Show Markdown as source.
     """
     name = content.path.rpartition("/")[2].lower()
     text = content.text
     fields: tuple[tuple[str, str], ...] = ()
-    is_markdown = name.endswith(_MARKDOWN)
+    is_markdown = name.endswith(_MARKDOWN_ENDINGS)
     if is_markdown and not raw:
-        fields, text = _front(content)
+        fields, text = _split_frontmatter(content)
         if len(text) <= MAX_MARKDOWN_CHARS:
-            shown, hidden = visible(text)
-            found = markdown(shown, link, content.path)
-            return RenderedFile(fields, found, is_markdown, 0, hidden)
-    shown, hidden = visible(text)
-    html = code(shown, name.rpartition(".")[2])
-    return RenderedFile(fields, html, is_markdown, shown.rstrip("\n").count("\n") + 1, hidden)
+            visible_text, invisible_count = show_invisible(text)
+            html = render_markdown(visible_text, url_for, content.path)
+            return RenderedFile(fields, html, is_markdown, 0, invisible_count)
+    visible_text, invisible_count = show_invisible(text)
+    html = render_code(visible_text, name.rpartition(".")[2])
+    line_count = visible_text.rstrip("\n").count("\n") + 1
+    return RenderedFile(fields, html, is_markdown, line_count, invisible_count)
 
 
-def visible(text: str) -> tuple[str, int]:
+def show_invisible(text: str) -> tuple[str, int]:
     """Make invisible characters visible; returns the text and their number."""
-    return _HIDDEN.subn(lambda found: f"⟦U+{ord(found[0]):04X}⟧", text.replace("\r\n", "\n"))
+    return _INVISIBLE_CHARACTERS.subn(
+        lambda match: f"⟦U+{ord(match[0]):04X}⟧", text.replace("\r\n", "\n")
+    )
 
 
-def code(text: str, language: str) -> Markup:
+def render_code(text: str, language: str) -> Markup:
     """Return a block of coloured code."""
-    return Markup(f"<pre><code>{_coloured(text, language)}</code></pre>")  # noqa: S704 - escaped there
+    return Markup(f"<pre><code>{_colour_code(text, language)}</code></pre>")  # noqa: S704 - escaped there
 
 
-def markdown(text: str, link: Linker, path: str = "") -> Markup:
+def render_markdown(text: str, url_for: Linker, path: str = "") -> Markup:
     """Render Markdown as HTML.
 
     Args:
         text: The Markdown.
-        link: Returns the URL of another file of the skill.
+        url_for: Returns the URL of another file of the skill.
         path: The file's own path, the base of relative links.
     """
     import nh3
 
     folder = posixpath.dirname(path)
 
-    def kept(tag: str, attribute: str, value: str) -> str | None:
+    def filter_attribute(tag: str, attribute: str, value: str) -> str | None:
         if tag != "a" or attribute != "href":
             return value if attribute in {"title", "class", "start", "rel"} else None
-        return _address(value, folder, link)
+        return _resolve_link(value, folder, url_for)
 
     html = _parser().render(text)
     clean = nh3.clean(
         html,
-        tags=_TAGS,
+        tags=_ALLOWED_TAGS,
         clean_content_tags={"script", "style"},
         attributes={"a": {"href", "title"}, "ol": {"start"}},
-        attribute_filter=kept,
-        allowed_classes=_CLASSES,
+        attribute_filter=filter_attribute,
+        allowed_classes=_ALLOWED_CLASSES,
         url_schemes={"http", "https"},
         link_rel="noopener noreferrer nofollow",
     )
     return Markup(clean)  # noqa: S704 - cleaned just now
 
 
-def _address(value: str, folder: str, link: Linker) -> str | None:
-    """The target of a link: the web, or a file of the same skill."""
+def _resolve_link(value: str, folder: str, url_for: Linker) -> str | None:
+    """Return the target of a link, on the web or in the same skill; None when it is neither."""
     if re.match(r"https?://[^\s\\]+\Z", value, re.IGNORECASE):
         return value
-    wanted = unquote(re.split(r"[?#]", value, maxsplit=1)[0])
+    target = unquote(re.split(r"[?#]", value, maxsplit=1)[0])
     # A browser treats `\` as `/`, and drops line breaks.
-    if not wanted or re.search(r"[\\:\x00-\x1f]", wanted) or wanted.startswith("/"):
+    if not target or re.search(r"[\\:\x00-\x1f]", target) or target.startswith("/"):
         return None
-    path = posixpath.normpath(posixpath.join(folder, wanted))
-    return None if path == "." or path.startswith("..") else link(path)
+    path = posixpath.normpath(posixpath.join(folder, target))
+    return None if path == "." or path.startswith("..") else url_for(path)
 
 
 @cache
 def _parser() -> Any:
+    """Return the parser of Markdown, with rules for images and headings."""
     from markdown_it import MarkdownIt
 
-    made = MarkdownIt("commonmark", {"html": False, "highlight": _fence, "maxNesting": 20})
-    made.enable(["table", "strikethrough"])
+    parser = MarkdownIt(
+        "commonmark", {"html": False, "highlight": _highlight_fence, "maxNesting": 20}
+    )
+    parser.enable(["table", "strikethrough"])
 
-    def picture(_: Any, tokens: Any, at: int, *__: Any) -> str:
+    def render_image(_: Any, tokens: Any, index: int, *__: Any) -> str:
         """Replace an image by its name: fetching it would reveal the reader."""
-        token = tokens[at]
-        words = say("picture: {name}", name=token.content or token.attrs.get("src", ""))
-        return f'<span class="picture">{escape(words)}</span>'
+        token = tokens[index]
+        label = say("picture: {name}", name=token.content or token.attrs.get("src", ""))
+        return f'<span class="picture">{escape(label)}</span>'
 
-    def lower(_: Any, tokens: Any, at: int, *__: Any) -> str:
+    def lower_heading(_: Any, tokens: Any, index: int, *__: Any) -> str:
         """Lower a heading below those of the page."""
-        token = tokens[at]
+        token = tokens[index]
         level = min(int(token.tag[1]) + 2, 6)
         return f"<{'/' if token.nesting < 0 else ''}h{level}>"
 
-    made.add_render_rule("image", picture)
-    made.add_render_rule("heading_open", lower)
-    made.add_render_rule("heading_close", lower)
-    return made
+    parser.add_render_rule("image", render_image)
+    parser.add_render_rule("heading_open", lower_heading)
+    parser.add_render_rule("heading_close", lower_heading)
+    return parser
 
 
-def _fence(text: str, language: str, _: str) -> str:
-    return str(code(text, language.lower()))
+def _highlight_fence(text: str, language: str, _: str) -> str:
+    """Return the HTML of a fenced block of code."""
+    return str(render_code(text, language.lower()))
 
 
-def _front(content: FileContent) -> tuple[tuple[tuple[str, str], ...], str]:
-    """The frontmatter, and the text below it."""
+def _split_frontmatter(content: FileContent) -> tuple[tuple[tuple[str, str], ...], str]:
+    """Return the fields of the frontmatter, and the text below it."""
     from satchel.skill.reader import parse_document
 
     if not content.text.lstrip("\ufeff \r\n").startswith("---"):
@@ -206,36 +214,46 @@ def _front(content: FileContent) -> tuple[tuple[tuple[str, str], ...], str]:
     if not document.fields:
         return (), content.text
     fields = (
-        (visible(str(name))[0], visible(field_text(value))[0])
+        (show_invisible(str(name))[0], show_invisible(field_text(value))[0])
         for name, value in document.fields.items()
         if name not in ("name", "description")  # on top of the page
     )
     return tuple(fields), document.body.encode("utf-8", "replace").decode()
 
 
-def _coloured(text: str, language: str) -> str:
-    lexer = _lexer(_LANGUAGES.get(language, ""))
+def _colour_code(text: str, language: str) -> str:
+    """Return code as escaped HTML, with a class for each token.
+
+    Code that is too long, and the rest of what takes too long, has no colours.
+
+    Args:
+        text: The code.
+        language: The suffix of its file, or the language of its fence.
+    """
+    lexer = _find_lexer(_LANGUAGES.get(language, ""))
     if lexer is None or len(text) > MAX_COLOURED_CHARS:
         return escape(text)
     if max(map(len, text.split("\n"))) > _MAX_LINE_CHARS:
         return escape(text)
     parts: list[str] = []
-    until = time.monotonic() + _COLOUR_TIMEOUT_S
-    done = 0
+    deadline = time.monotonic() + _COLOUR_TIMEOUT_S
+    end = 0
     tokens: Any = lexer.get_tokens_unprocessed(text)
-    for at, kind, value in tokens:
-        if at > done:
-            parts.append(escape(text[done:at]))
-        done = at + len(value)
-        name = _class_of(kind)
-        parts.append(f'<span class="{name}">{escape(value)}</span>' if name else escape(value))
-        if time.monotonic() > until:
+    for start, token_type, value in tokens:
+        if start > end:
+            parts.append(escape(text[end:start]))
+        end = start + len(value)
+        css_class = _css_class(token_type)
+        html = escape(value)
+        parts.append(f'<span class="{css_class}">{html}</span>' if css_class else html)
+        if time.monotonic() > deadline:
             break
-    return "".join(parts) + escape(text[done:])
+    return "".join(parts) + escape(text[end:])
 
 
 @cache
-def _lexer(name: str) -> Any:
+def _find_lexer(name: str) -> Any:
+    """Return the lexer of this name; None when there is none."""
     if not name:
         return None
     from pygments.lexers import (
@@ -250,9 +268,10 @@ def _lexer(name: str) -> Any:
 
 
 @cache
-def _class_of(kind: Any) -> str:
-    words = ".".join(kind)
-    for prefix, name in _TOKENS:
-        if words == prefix or words.startswith(f"{prefix}."):
-            return name
+def _css_class(token_type: Any) -> str:
+    """Return the class of a type of tokens; empty when it has no colour."""
+    token_path = ".".join(token_type)
+    for prefix, css_class in _CLASS_BY_TOKEN:
+        if token_path == prefix or token_path.startswith(f"{prefix}."):
+            return css_class
     return ""

@@ -1,7 +1,7 @@
 """An index of all skills with their order and states, built once per snapshot.
 
-A page then costs as much as its rows: counts are kept, rows are sliced, and names are searched in
-one joined text.
+A page then costs as much as its rows: counts are stored, rows are sliced, and names are searched
+in one joined text. Items are referred to by their position in the list.
 """
 
 from __future__ import annotations
@@ -36,11 +36,14 @@ if TYPE_CHECKING:
 
 STATES = (
     "active", "full", "shortened", "named", "tools", "unlisted", "withheld", "untrusted",
-    "unpinned", "blocked", "unverified", "broken", "shadowed", "excluded",
+    "unpinned", "needs setup", "blocked", "unverified", "broken", "shadowed", "excluded",
 )  # fmt: skip
 ACTIVE = frozenset(("full", "shortened", "named", "tools"))
 """States that the filter `active` includes; no skill has that state itself."""
-SOURCES = ("user", "project", "system", "global", "extra", "server", "builtin")
+SOURCES = (
+    "user", "project", "system", "global", "extra", "package", "plugin", "server", "code",
+    "builtin",
+)  # fmt: skip
 SORTS = ("name", "source", "state", "used", "problems")
 _MAX_CHECKED_SKILLS = 200
 """Up to this many offered skills, every request checks each of them, which takes a survey of its
@@ -103,34 +106,38 @@ class SkillIndex:
         }
         broken = find_broken((*snapshot.problems, *tools.problems), locations)
         self.broken = {item.problem.path: item for item in broken}
-        mine, rest, behind = _in_order(snapshot, tools)
-        self.items: list[Item] = [*mine, *rest, *broken]
-        get = self._listing.get
+        order = _order_skills(snapshot, tools)
+        self.items: list[Item] = [*order.offered, *order.others, *broken]
+        get_listing = self._listing.get
         self.states: list[str] = [
-            get(item.head.name, "unlisted")
+            get_listing(item.head.name, "unlisted")
             if isinstance(item, Skill) and item.state == "active" and item.head.file[0] == "S"
             else self.state_of(item)
             for item in self.items
         ]
-        of = tools.of
-        self._tools = [isinstance(item, Skill) and of(item) is not None for item in self.items]
+        tools_of = tools.of
+        self._has_tools = [
+            isinstance(item, Skill) and tools_of(item) is not None for item in self.items
+        ]
         self._sources = [item.source for item in self.items]
-        self.counts = Counter(zip(self._sources, self.states, self._tools, strict=True))
+        self.counts = Counter(zip(self._sources, self.states, self._has_tools, strict=True))
         """Items by source, state and whether they have tools."""
-        self.behind = behind
+        self.shadowed = order.shadowed
         """Name of an offered skill -> skills that it shadows."""
-        self._picked: dict[tuple[SkillFilter, str, int], Sequence[int]] = {}
-        self._places: dict[int, int] | None = None
-        self._by_name: list[int] | None = None
-        self._problems: list[int] | None = None
-        self._names: _Joined | None = None
-        self._others: tuple[list[int], _Joined] | None = None
-        self._unchecked: Sequence[int] = ()
-        self._checking = False
+        self._selections: dict[tuple[SkillFilter, str, int], Sequence[int]] = {}
+        # Built on first use.
+        self._positions: dict[int, int] | None = None
+        self._name_order: list[int] | None = None
+        self._problem_counts: list[int] | None = None
+        self._joined_names: _JoinedTexts | None = None
+        self._unindexed: tuple[list[int], _JoinedTexts] | None = None
+        """Positions and texts of the skills that are in no search index."""
+        self._positions_to_check: Sequence[int] = ()
+        self._is_checking = False
         self._lock = threading.Lock()
 
     def state_of(self, item: Item) -> str:
-        """The state at the last check; `check_one` also runs the scan."""
+        """Return the state at the last check; `check_one` also runs the scan."""
         if isinstance(item, BrokenSkill):
             return "broken"
         if item.state == "untrusted":
@@ -141,181 +148,208 @@ class SkillIndex:
             return "tools"
         return self._listing.get(item.name, "unlisted")
 
-    def facets(self, at: int) -> tuple[str, str, bool]:
-        """Source and state of an item, and whether it has tools."""
-        return self._sources[at], self.states[at], self._tools[at]
+    def facets(self, position: int) -> tuple[str, str, bool]:
+        """Return source and state of an item, and whether it has tools."""
+        return self._sources[position], self.states[position], self._has_tools[position]
 
-    def matches(self, at: int, wanted: SkillFilter) -> bool:
+    def matches(self, position: int, filters: SkillFilter) -> bool:
         """Whether an item passes the filters."""
-        return wanted.matches(self._sources[at], self.states[at], tools=self._tools[at])
+        source, state, tools = self.facets(position)
+        return filters.matches(source, state, tools=tools)
 
-    def select(self, wanted: SkillFilter, sort: str, used: Mapping[str, float]) -> Sequence[int]:
-        """Return the indices of items that pass the filters.
+    def has_only_builtin(self) -> bool:
+        """Whether there are no skills but built-in ones."""
+        return all(source == "builtin" for (source, *_), count in self.counts.items() if count)
+
+    def select(self, filters: SkillFilter, sort: str, used: Mapping[str, float]) -> Sequence[int]:
+        """Return the positions of items that pass the filters.
 
         Args:
-            wanted: The filters.
+            filters: The filters.
             sort: One of `SORTS`, with `-` in front for descending; empty for library order.
             used: Name of a skill -> when it was last used.
         """
-        if wanted == ALL_SKILLS and not sort:
+        if filters == ALL_SKILLS and not sort:
             return range(len(self.items))
         with self._lock:
-            key = wanted, sort, id(used) if sort.endswith("used") else 0
-            found = self._picked.get(key)
-            if found is None:
-                found = [*(self._name_order() if sort else range(len(self.items)))]
-                if wanted != ALL_SKILLS:
-                    fits = {key for key in self.counts if wanted.matches(*key[:2], tools=key[2])}
-                    found = [at for at in found if self.facets(at) in fits]
-                if sort.lstrip("-") not in ("", "name"):
-                    found.sort(key=self._sort_keys(sort.lstrip("-"), used).__getitem__)
-                if sort.startswith("-"):
-                    found.reverse()
-                if len(self._picked) >= _MAX_SELECTIONS:
-                    self._picked.clear()
-                self._picked[key] = found
-            return found
+            key = filters, sort, id(used) if sort.endswith("used") else 0
+            positions = self._selections.get(key)
+            if positions is None:
+                positions = self._filter_and_sort(filters, sort, used)
+                if len(self._selections) >= _MAX_SELECTIONS:
+                    self._selections.clear()
+                self._selections[key] = positions
+            return positions
 
-    def _name_order(self) -> list[int]:
-        """All indices in the order of their names."""
-        if self._by_name is None:
+    def _filter_and_sort(
+        self, filters: SkillFilter, sort: str, used: Mapping[str, float]
+    ) -> list[int]:
+        positions = [*(self._positions_by_name() if sort else range(len(self.items)))]
+        if filters != ALL_SKILLS:
+            matching_facets = {
+                (source, state, has_tools)
+                for source, state, has_tools in self.counts
+                if filters.matches(source, state, tools=has_tools)
+            }
+            positions = [
+                position for position in positions if self.facets(position) in matching_facets
+            ]
+        if sort.lstrip("-") not in ("", "name"):
+            positions.sort(key=self._sort_keys(sort.lstrip("-"), used).__getitem__)
+        if sort.startswith("-"):
+            positions.reverse()
+        return positions
+
+    def _positions_by_name(self) -> list[int]:
+        """Return all positions in the order of the names."""
+        if self._name_order is None:
             names = [item.name.lower() for item in self.items]
-            self._by_name = sorted(range(len(names)), key=names.__getitem__)
-        return self._by_name
+            self._name_order = sorted(range(len(names)), key=names.__getitem__)
+        return self._name_order
 
     def _sort_keys(self, sort: str, used: Mapping[str, float]) -> list[float]:
-        """A number per item; equal ones stay in the order of their names."""
+        """Return a number per item; equal ones stay in the order of their names."""
         if sort == "source":
             return [SOURCES.index(source) for source in self._sources]
         if sort == "state":
             return [STATES.index(state) for state in self.states]
         if sort == "used":
             return [-used.get(item.name, 0.0) for item in self.items]
-        if self._problems is None:
-            self._problems = [count_problems(item, "") for item in self.items]
-        pairs = zip(self._problems, self.states, strict=True)
-        return [-count - (state == "blocked") for count, state in pairs]
+        if self._problem_counts is None:
+            self._problem_counts = [count_problems(item, "") for item in self.items]
+        counts_and_states = zip(self._problem_counts, self.states, strict=True)
+        return [-count - (state == "blocked") for count, state in counts_and_states]
 
-    def place_of(self, skill: Skill) -> int | None:
-        """The index of a skill; None when it is not in the list."""
-        return self._place_table().get(id(skill.head))
+    def position_of(self, skill: Skill) -> int | None:
+        """Return the position of a skill; None when it is not in the list."""
+        return self._positions_by_header().get(id(skill.head))
 
-    def _place_table(self) -> dict[int, int]:
-        if self._places is None:
-            self._places = {
-                id(item.head): at for at, item in enumerate(self.items) if isinstance(item, Skill)
+    def _positions_by_header(self) -> dict[int, int]:
+        if self._positions is None:
+            self._positions = {
+                id(item.head): position
+                for position, item in enumerate(self.items)
+                if isinstance(item, Skill)
             }
-        return self._places
+        return self._positions
 
     def check_one(self, satchel: Satchel, skill: Skill) -> str:
-        """Check the folder of a skill and return its state; edited ones go to `modified`."""
+        """Check the folder of a skill and return its state; adds edited skills to `modified`."""
         state, integrity = self.state_of(skill), satchel.library.integrity
         if skill.state != "active" or skill.origin.remote:
             return state  # a list fetches nothing from a server
         try:
             if not skill.is_tool:  # its tools are checked before they are offered
                 integrity.check(skill, clean=False)
-            edited = bool(integrity.modified(skill))
+            is_modified = bool(integrity.modified(skill))
         except Blocked:
             return "blocked"
         except SatchelError:
             return state  # a broken lockfile is among the problems
-        (self.modified.add if edited else self.modified.discard)(skill.ref)
+        if is_modified:
+            self.modified.add(skill.ref)
+        else:
+            self.modified.discard(skill.ref)
         return state
 
-    def check(self, satchel: Satchel, places: Iterable[int], most_s: float = inf) -> bool:
+    def check(self, satchel: Satchel, positions: Iterable[int], max_s: float = inf) -> bool:
         """Check the folders of some skills, and correct their states; False when time runs out."""
-        until = time.monotonic() + most_s
-        for at in places:
-            item = self.items[at]
-            if time.monotonic() > until:
+        deadline = time.monotonic() + max_s
+        for position in positions:
+            item = self.items[position]
+            if time.monotonic() > deadline:
                 return False
             if not isinstance(item, Skill):
                 continue
             state = self.check_one(satchel, item)
-            if state != self.states[at]:
+            if state != self.states[position]:
                 with self._lock:
-                    self.counts[item.source, self.states[at], self._tools[at]] -= 1
-                    self.counts[item.source, state, self._tools[at]] += 1
-                    self.states[at] = state
-                    self._picked.clear()
+                    has_tools = self._has_tools[position]
+                    self.counts[item.source, self.states[position], has_tools] -= 1
+                    self.counts[item.source, state, has_tools] += 1
+                    self.states[position] = state
+                    self._selections.clear()
         return True
 
-    def check_later(self, satchel: Satchel, places: Sequence[int]) -> None:
+    def check_later(self, satchel: Satchel, positions: Sequence[int]) -> None:
         """Check some skills in the background, unless others are to be checked meanwhile.
 
         A skill that the scan blocks then has another state in the next snapshot of the library.
         """
         with self._lock:
-            self._unchecked, starts = places, not self._checking
-            self._checking = True
-        if starts:
-            threading.Thread(target=self._check_waiting, args=(satchel,), daemon=True).start()
+            self._positions_to_check = positions
+            needs_thread = not self._is_checking
+            self._is_checking = True
+        if needs_thread:
+            threading.Thread(target=self._run_checks, args=(satchel,), daemon=True).start()
 
-    def _check_waiting(self, satchel: Satchel) -> None:
+    def _run_checks(self, satchel: Satchel) -> None:
+        """Check the latest positions of `check_later`, until there are no others."""
         while True:
-            places = self._unchecked
+            positions = self._positions_to_check
             time.sleep(CHECK_DELAY_S)
-            for at in places:
-                if places is not self._unchecked:
+            for position in positions:
+                if positions is not self._positions_to_check:
                     break
                 with suppress(OSError):
-                    self.check(satchel, (at,))
+                    self.check(satchel, (position,))
             with self._lock:
-                if places is self._unchecked:
-                    self._checking = False
+                if positions is self._positions_to_check:
+                    self._is_checking = False
                     return
 
     def check_all(self, satchel: Satchel) -> None:
         """Check all skills of a small library; what takes longer goes on in the background."""
-        places, few = range(len(self.items)), len(self.snapshot.skills) <= _MAX_CHECKED_SKILLS
-        if few and not self.check(satchel, places, CHECK_ALL_S):
-            self.check_later(satchel, places)
+        if len(self.snapshot.skills) > _MAX_CHECKED_SKILLS:
+            return
+        positions = range(len(self.items))
+        if not self.check(satchel, positions, CHECK_ALL_S):
+            self.check_later(satchel, positions)
 
     def warm_up(self) -> None:
         """Build what the first search, sort and lookup of a skill use."""
         self.find_named((), lambda _: False, 0)
         self.find_described((), lambda _: False, 0)
-        self._name_order()
+        self._positions_by_name()
         self._sort_keys("problems", {})
-        self._place_table()
+        self._positions_by_header()
         self.snapshot.by_ref("")
         self.snapshot.named("")
 
     def find_named(
-        self, words: Sequence[str], wanted: Callable[[int], bool], most: int
+        self, words: Sequence[str], accepts: Callable[[int], bool], limit: int
     ) -> list[int]:
-        """Return the indices of items whose name or id contains all words.
+        """Return the positions of items whose name or id contains all words.
 
         Args:
             words: In lower case, without blanks.
-            wanted: Whether an index counts.
-            most: The maximum number of results.
+            accepts: Whether a position is wanted.
+            limit: The maximum number of results.
         """
-        if self._names is None:
-            self._names = _joined([_name_of(item) for item in self.items])
-        return _search_joined(self._names, words, wanted, most)
+        if self._joined_names is None:
+            self._joined_names = _join_texts([_name_text(item) for item in self.items])
+        return _find_texts(self._joined_names, words, accepts, limit)
 
     def find_described(
-        self, words: Sequence[str], wanted: Callable[[int], bool], most: int
+        self, words: Sequence[str], accepts: Callable[[int], bool], limit: int
     ) -> list[int]:
         """Search names and descriptions of skills that are in no search index.
 
         These are shadowed, untrusted and broken skills, and those with tools only.
         """
-        if self._others is None:
-            places = [
-                at
-                for at, item in enumerate(self.items)
+        if self._unindexed is None:
+            positions = [
+                position
+                for position, item in enumerate(self.items)
                 if not isinstance(item, Skill) or item.is_tool or item.state != "active"
             ]
-            texts = [_name_of(self.items[at]) + _about(self.items[at]) for at in places]
-            self._others = places, _joined(texts)
-        places, kept = self._others
-        found = _search_joined(
-            kept, words, lambda at: wanted(places[at]), min(most, _MAX_DESCRIPTION_RESULTS)
-        )
-        return [places[at] for at in found]
+            items = [self.items[position] for position in positions]
+            texts = [_name_text(item) + _description_text(item) for item in items]
+            self._unindexed = positions, _join_texts(texts)
+        positions, joined = self._unindexed
+        limit = min(limit, _MAX_DESCRIPTION_RESULTS)
+        results = _find_texts(joined, words, lambda number: accepts(positions[number]), limit)
+        return [positions[number] for number in results]
 
 
 def count_problems(item: Item, state: str) -> int:
@@ -323,35 +357,39 @@ def count_problems(item: Item, state: str) -> int:
     if not isinstance(item, Skill):
         return 1
     problems = item.head.problems
-    found = sum(one.severity != "note" for one in problems) if problems else 0
-    return found + (state == "blocked")
+    count = sum(problem.severity != "note" for problem in problems) if problems else 0
+    return count + (state == "blocked")
 
 
-_Joined = tuple[str, list[int]]
-"""A joined text and the start of each part."""
+class _JoinedTexts(NamedTuple):
+    """Texts that are searched as one."""
+
+    text: str
+    starts: list[int]
+    """The offset of each text, and the end of the last one."""
 
 
-def _joined(texts: Sequence[str]) -> _Joined:
-    return "".join(texts), [0, *accumulate(map(len, texts))]
+def _join_texts(texts: Sequence[str]) -> _JoinedTexts:
+    return _JoinedTexts("".join(texts), [0, *accumulate(map(len, texts))])
 
 
-def _search_joined(
-    kept: _Joined, words: Sequence[str], wanted: Callable[[int], bool], most: int
+def _find_texts(
+    joined: _JoinedTexts, words: Sequence[str], accepts: Callable[[int], bool], limit: int
 ) -> list[int]:
-    """The parts that contain all words."""
-    text, starts = kept
-    first = max(words, key=len, default="")
-    found: list[int] = []
-    place = text.find(first) if first else -1
-    looks = 0
-    while place >= 0 and len(found) < most and looks < _MAX_NAME_PROBES:
-        looks += 1
-        at = bisect_right(starts, place) - 1
-        end = starts[at + 1]
-        if wanted(at) and all(text.find(word, starts[at], end) >= 0 for word in words):
-            found.append(at)
-        place = text.find(first, end)
-    return found
+    """Return the numbers of the texts that contain all words."""
+    text, starts = joined
+    longest_word = max(words, key=len, default="")
+    results: list[int] = []
+    offset = text.find(longest_word) if longest_word else -1
+    probes = 0
+    while offset >= 0 and len(results) < limit and probes < _MAX_NAME_PROBES:
+        probes += 1
+        number = bisect_right(starts, offset) - 1
+        start, end = starts[number], starts[number + 1]
+        if accepts(number) and all(text.find(word, start, end) >= 0 for word in words):
+            results.append(number)
+        offset = text.find(longest_word, end)
+    return results
 
 
 _indexes: WeakKeyDictionary[Satchel, SkillIndex] = WeakKeyDictionary()
@@ -359,13 +397,14 @@ _build_lock = threading.Lock()
 _untrusted_counts: WeakKeyDictionary[Snapshot, int] = WeakKeyDictionary()
 
 
-def count_untrusted(satchel: Satchel, look: Snapshot) -> int:
+def count_untrusted(satchel: Satchel, snapshot: Snapshot) -> int:
     """Return the number of untrusted skills; counted once per snapshot."""
     if satchel.settings.trust == "locked" and not satchel.settings.asks:
         return 0
-    count = _untrusted_counts.get(look)
+    count = _untrusted_counts.get(snapshot)
     if count is None:
-        count = _untrusted_counts[look] = sum(skill.state == "untrusted" for skill in look.hidden)
+        count = sum(skill.state == "untrusted" for skill in snapshot.hidden)
+        _untrusted_counts[snapshot] = count
     return count
 
 
@@ -375,8 +414,8 @@ def refresh_if_small(satchel: Satchel) -> bool:
     A large library is refreshed in the background by `LiveEvents`.
     """
     library = satchel.library
-    look = library.snapshot()
-    if len(look.skills) + len(look.hidden) > _MAX_REFRESHED_SKILLS:
+    snapshot = library.snapshot()
+    if len(snapshot.skills) + len(snapshot.hidden) > _MAX_REFRESHED_SKILLS:
         return False
     library.invalidate()
     library.refresh()
@@ -389,38 +428,38 @@ def index_of(satchel: Satchel, *, wait: bool = False) -> SkillIndex:
     The index of a large library is built again in the background; the previous one is returned
     meanwhile, unless `wait` is set.
     """
-    small = refresh_if_small(satchel)
-    kept = _indexes.get(satchel)
-    if kept is not None and kept.snapshot is satchel.library.snapshot():
-        return kept
-    if small or wait or kept is None:
-        return _build(satchel, small=small)
+    is_small = refresh_if_small(satchel)
+    cached = _indexes.get(satchel)
+    if cached is not None and cached.snapshot is satchel.library.snapshot():
+        return cached
+    if is_small or wait or cached is None:
+        return _build(satchel, is_small=is_small)
     if not _build_lock.locked():
         threading.Thread(target=_build, args=(satchel,), daemon=True).start()
-    return kept
+    return cached
 
 
-def _build(satchel: Satchel, *, small: bool = False) -> SkillIndex:
+def _build(satchel: Satchel, *, is_small: bool = False) -> SkillIndex:
     """Build the index, and for a large library everything that its first search needs."""
     with _build_lock:  # concurrent requests build it once
-        look, kept = satchel.library.snapshot(), _indexes.get(satchel)
-        if kept is not None and kept.snapshot is look:
-            return kept
+        snapshot, previous = satchel.library.snapshot(), _indexes.get(satchel)
+        if previous is not None and previous.snapshot is snapshot:
+            return previous
         locked = satchel.settings.trust == "locked" and not satchel.settings.asks
-        account = satchel.preview(snapshot=look).account
-        made = SkillIndex(look, account, satchel.library.locations, locked=locked)
-        if not small:
-            made.warm_up()
-            if kept is not None:  # else `LibraryLoader` builds the search index
+        account = satchel.preview(snapshot=snapshot).account
+        index = SkillIndex(snapshot, account, satchel.library.locations, locked=locked)
+        if not is_small:
+            index.warm_up()
+            if previous is not None:  # else `LibraryLoader` builds the search index
                 _warm_up_search(satchel)
             gc.freeze()  # else a collection stops all requests for 0.2 s
-        _indexes[satchel] = made
-    return made
+        _indexes[satchel] = index
+    return index
 
 
 def _warm_up_search(satchel: Satchel) -> None:
-    for words in _WARM_UP_SEARCHES:
-        satchel.search(words, 1, reasons=False)
+    for query in _WARM_UP_SEARCHES:
+        satchel.search(query, 1, reasons=False)
 
 
 class LibraryLoader:
@@ -437,8 +476,8 @@ class LibraryLoader:
 
     def is_indexed(self) -> bool:
         """Whether the search index is complete, or the library is small; waits a moment for it."""
-        small = len(self._satchel.library.snapshot().skills) <= _MAX_REFRESHED_SKILLS
-        return small or _is_done(self.indexing, INDEX_WAIT_S)
+        is_small = len(self._satchel.library.snapshot().skills) <= _MAX_REFRESHED_SKILLS
+        return is_small or _is_done(self.indexing, INDEX_WAIT_S)
 
     def stop(self) -> None:
         """Stop at the next progress report."""
@@ -453,13 +492,14 @@ class LibraryLoader:
 
     def _index(self, report: ReportProgress) -> bool:
         total = len(self._satchel.library.snapshot().skills)
-        self._satchel.prepare(lambda done: report(done, total))
+        self._satchel.prepare(lambda completed: report(completed, total))
         _warm_up_search(self._satchel)
         gc.freeze()
         return True
 
 
 def _is_done(job: BackgroundJob[bool], wait_s: float) -> bool:
+    """Whether a job has ended, after a wait if it still runs; starts it if it never ran."""
     if not job.state.ran and (job.start() or job.state.running):
         job.wait(wait_s)
     return job.state.ran or bool(job.state.trouble)
@@ -467,47 +507,52 @@ def _is_done(job: BackgroundJob[bool], wait_s: float) -> bool:
 
 def count_unusable(satchel: Satchel) -> int:
     """Return the number of broken and blocked skills, as far as they were checked."""
-    counts = index_of(satchel).counts.items()
-    return sum(count for key, count in counts if key[1] in ("broken", "blocked", "unverified"))
+    return sum(
+        count
+        for (_, state, _), count in index_of(satchel).counts.items()
+        if state in ("broken", "blocked", "unverified")
+    )
 
 
-def _in_order(
-    snapshot: Snapshot, tools: ToolSnapshot
-) -> tuple[list[Skill], list[Skill], dict[str, list[Skill]]]:
-    """Offered skills with those they shadow; skills not offered; shadowed skills by name.
+class _SkillOrder(NamedTuple):
+    """The skills of a library in the order of the list."""
 
-    Built-in skills come last of the offered ones.
-    """
-    only = [one.skill for one in tools.only()]
-    hidden = [*snapshot.hidden, *(skill for skill in only if skill.state != "active")]
-    mine: list[Skill] = list(snapshot.skills)
-    active = [skill for skill in only if skill.state == "active"]
-    if active:
-        at = next((at for at, skill in enumerate(mine) if skill.source == "builtin"), len(mine))
-        mine[at:at] = active
-    behind: dict[str, list[Skill]] = {}
-    rest: list[Skill] = []
-    for skill in hidden:
+    offered: list[Skill]
+    """Offered skills, built-in ones last, each followed by those it shadows."""
+    others: list[Skill]
+    """Skills that are not offered."""
+    shadowed: dict[str, list[Skill]]
+    """Name of an offered skill -> skills that it shadows."""
+
+
+def _order_skills(snapshot: Snapshot, tools: ToolSnapshot) -> _SkillOrder:
+    tool_skills = [tool_skill.skill for tool_skill in tools.without_document()]
+    offered: list[Skill] = list(snapshot.skills)
+    offered_tool_skills = [skill for skill in tool_skills if skill.state == "active"]
+    if offered_tool_skills:
+        builtin = (position for position, skill in enumerate(offered) if skill.source == "builtin")
+        first_builtin = next(builtin, len(offered))
+        offered[first_builtin:first_builtin] = offered_tool_skills
+    shadowed: dict[str, list[Skill]] = {}
+    others: list[Skill] = []
+    for skill in (*snapshot.hidden, *(skill for skill in tool_skills if skill.state != "active")):
         if skill.state == "shadowed" and snapshot.get(skill.name) is not None:
-            behind.setdefault(skill.name, []).append(skill)
+            shadowed.setdefault(skill.name, []).append(skill)
         else:
-            rest.append(skill)
-    if behind:
-        ordered: list[Skill] = []
-        for skill in mine:
-            ordered.append(skill)
-            if skill.head.name in behind:
-                ordered += behind[skill.head.name]
-        mine = ordered
-    return mine, rest, behind
+            others.append(skill)
+    if shadowed:
+        offered = [
+            listed for skill in offered for listed in (skill, *shadowed.get(skill.head.name, ()))
+        ]
+    return _SkillOrder(offered, others, shadowed)
 
 
-def _about(item: Item) -> str:
+def _description_text(item: Item) -> str:
     text = item.description if isinstance(item, Skill) else item.problem.message
     return f"{text[:_MAX_DESCRIPTION_CHARS]}\n".lower()
 
 
-def _name_of(item: Item) -> str:
+def _name_text(item: Item) -> str:
     name = item.name
     if isinstance(item, Skill) and item.head.id != name:
         return f"{name}\n{item.head.id}\n".lower()

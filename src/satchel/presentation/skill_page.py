@@ -6,33 +6,25 @@ import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from satchel.doctor import content_problem
-from satchel.errors import InvalidInput, SatchelError
-from satchel.explain_selection import (
+from satchel.diagnosis.selection import (
     MAX_WORDS_SHOWN,
     detector_and_reason,
     difference_text,
     missing_words,
     next_steps,
-    verdict,
+    verdict_sentences,
 )
+from satchel.errors import InvalidInput, SatchelError
 from satchel.i18n import join_names, render, say
 from satchel.presentation.files import list_files
 from satchel.presentation.findings import (
-    FIELD_PROBLEMS,
     document_problems,
-    shown_path,
+    short_path,
     unique_problems,
 )
-from satchel.presentation.skills import (
-    broken_row,
-    day_of,
-    find_file,
-    own_scope,
-    row_of,
-    source_label,
-    state_words,
-)
+from satchel.presentation.scripts import show_scripts
+from satchel.presentation.skill_lookup import editable_scope, find_editable_skill
+from satchel.presentation.skills import broken_row, day_of, row_of, source_label, state_words
 from satchel.presentation.trust import modified_files, show_trust
 from satchel.session.permissions import tool_grants
 from satchel.skill.document import MANIFEST
@@ -42,10 +34,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from satchel.detect import RankExplanation
-    from satchel.explain_selection import SelectionExplanation
+    from satchel.diagnosis.selection import SelectionExplanation
     from satchel.library.snapshot import BrokenSkill
     from satchel.library.tool_skills import ToolSkill
     from satchel.presentation.files import FileTreeShown
+    from satchel.presentation.scripts import ScriptsShown
     from satchel.presentation.skills import SkillRow
     from satchel.presentation.trust import TrustShown
     from satchel.satchel import Satchel
@@ -55,17 +48,22 @@ if TYPE_CHECKING:
     from satchel.skill.problems import Problem
     from satchel.store.agents import AgentVisibility, SkillAgent
 
-_WITHHELD_STATES = ("untrusted", "blocked", "unverified")
+MAX_REQUEST_CHARS = 4_000
+_MAX_PROBLEMS_SHOWN = 30
+_SEVERITY_TONES = {"error": "bad", "warning": "warn", "note": "info"}
+"""Severity -> tone, worst first."""
+_CODE_SPAN = re.compile(r"`([^`]+)`")
+_WITHHELD_STATES = ("untrusted", "blocked", "unverified", "needs setup")
 
 
 class AgentRow(NamedTuple):
     """One detected agent, and how it sees a skill."""
 
     name: str
-    mood: str
-    mark: str
-    words: str
-    place: str
+    tone: str
+    symbol: str
+    label: str
+    location: str
     note: str
     command: str
     """The command that links the skill; empty when it cannot be linked."""
@@ -77,53 +75,54 @@ def agents_of(satchel: Satchel, skill: Skill) -> tuple[AgentRow, ...]:
 
     project, home = satchel.settings.project, user_home()
     return tuple(
-        _row(agent, visibility_of(agent, project, home, skill), skill)
+        _agent_row(agent, visibility_of(agent, project, home, skill), skill)
         for agent in all_agents()
         if agent.is_here(project, home)
     )
 
 
-def _row(agent: SkillAgent, sight: AgentVisibility, skill: Skill) -> AgentRow:
-    has = sight.kind in ("itself", "link")
-    mood, mark = ("good", "●") if has else ("plain", "○")
+def _agent_row(agent: SkillAgent, visibility: AgentVisibility, skill: Skill) -> AgentRow:
+    can_read = visibility.kind in ("itself", "link")
+    tone, symbol = ("good", "●") if can_read else ("plain", "○")
     note = command = ""
-    words = {
+    label = {
         "itself": say("reads this folder"),
         "link": say("linked"),
         "other": say("has another skill of this name"),
         "": say("not linked"),
-    }[sight.kind]
-    unsafe = has and skill.state in _WITHHELD_STATES
-    if unsafe:
+    }[visibility.kind]
+    is_unsafe = can_read and skill.state in _WITHHELD_STATES
+    if is_unsafe:
         note = say("Reads it although it is not offered here")
-    if sight.kind == "other" or unsafe:
-        mood, mark = "warn", "▲"
-    if not sight.kind and skill.state == "active" and not skill.origin.remote:
+    if visibility.kind == "other" or is_unsafe:
+        tone, symbol = "warn", "▲"
+    if not visibility.kind and skill.state == "active" and not skill.origin.remote:
         command = f"satchel link {printable(skill.reference)} --agent {agent.id}"
-    place = printable(sight.place) or agent.project[0]
-    return AgentRow(agent.name, mood, mark, words, place, note, command)
-
-
-MAX_REQUEST_CHARS = 4_000
-_SEVERITIES = {"error": "bad", "warning": "warn", "note": "info"}
-_MAX_PROBLEMS_SHOWN = 30
-_CODE = re.compile(r"`([^`]+)`")
+    return AgentRow(
+        name=agent.name,
+        tone=tone,
+        symbol=symbol,
+        label=label,
+        location=printable(visibility.place) or agent.project[0],
+        note=note,
+        command=command,
+    )
 
 
 class SentencePart(NamedTuple):
     """A part of a sentence."""
 
     text: str
-    code: bool = False
-    command: bool = False
+    is_code: bool = False
+    is_command: bool = False
 
 
 class PageFact(NamedTuple):
     """A labelled value of a skill."""
 
     label: str
-    words: str
-    code: bool = False
+    value: str
+    is_code: bool = False
     link: str = ""
     """The ref of another skill."""
 
@@ -133,9 +132,9 @@ class PageProblem(NamedTuple):
 
     code: str
     severity: str
-    mood: str
+    tone: str
     line: int
-    words: tuple[SentencePart, ...]
+    message: tuple[SentencePart, ...]
     fix: tuple[SentencePart, ...]
 
 
@@ -148,54 +147,75 @@ class SkillPage(NamedTuple):
     description: str
     scope: str
     """The scope in which it can be changed; empty when it cannot."""
-    locked: bool
+    is_locked: bool
     """It was installed from a source, so it can be updated."""
     modified: tuple[str, ...]
     """Its files that differ from the lockfile."""
     facts: tuple[PageFact, ...]
     problems: tuple[PageProblem, ...]
-    more_problems: int
+    hidden_problems_count: int
     tools: ToolSkill | None
     files: FileTreeShown
-    own: str
+    main_file: str
     """The path of its own file; empty when it cannot be part of a URL."""
     trust: TrustShown | None
+    scripts: ScriptsShown | None
 
 
 def page_of(satchel: Satchel, skill: Skill) -> SkillPage:
     """Return the page of one skill."""
     row = row_of(satchel, skill)  # refreshes a small library
     source = satchel.library.tools().of(skill)
-    scope = own_scope(satchel, skill)
-    locked = bool(scope) and _is_locked(satchel, skill)
+    scope = editable_scope(satchel, skill)
+    is_locked = bool(scope) and _is_locked(satchel, skill)
     modified = modified_files(satchel, skill)
-    document = _document(skill)
-    problems = list(_problems(satchel, skill, document))
+    document = _read_document(skill)
+    problems = list(_find_problems(satchel, skill, document))
     project = satchel.settings.project
     fields = document.fields if document is not None else {}
     tools = tool_grants(satchel.library, skill, fields)
-    facts = _facts(skill, row, project, tools=tools, locked=locked, modified=bool(modified))
+    facts = _list_facts(
+        skill, row, project, tools=tools, is_locked=is_locked, is_modified=bool(modified)
+    )
     return SkillPage(
-        row, state_words(row.state), printable(" ".join(skill.description.split())), scope, locked,
-        modified, tuple(facts), tuple(problems[:_MAX_PROBLEMS_SHOWN]),
-        max(0, len(problems) - _MAX_PROBLEMS_SHOWN),
-        source, list_files(satchel, skill.ref),
-        skill.head.file if encodable(skill.head.file) == skill.head.file else "",
-        show_trust(satchel, skill, row.state),
-    )  # fmt: skip
+        row=row,
+        state=state_words(row.state),
+        description=printable(" ".join(skill.description.split())),
+        scope=scope,
+        is_locked=is_locked,
+        modified=modified,
+        facts=tuple(facts),
+        problems=tuple(problems[:_MAX_PROBLEMS_SHOWN]),
+        hidden_problems_count=max(0, len(problems) - _MAX_PROBLEMS_SHOWN),
+        tools=source,
+        files=list_files(satchel, skill.ref),
+        main_file=skill.head.file if encodable(skill.head.file) == skill.head.file else "",
+        trust=show_trust(satchel, skill, row.state),
+        scripts=show_scripts(satchel, skill),
+    )
 
 
 def broken_page(satchel: Satchel, item: BrokenSkill) -> SkillPage:
     """Return the page of a file that is not a valid skill."""
     path = item.problem.path
     files = list_files(satchel, path)
-    place = printable(shown_path(path, satchel.settings.project))
+    location = printable(short_path(path, satchel.settings.project))
     return SkillPage(
-        broken_row(item), state_words("broken"), "", own_scope(satchel, find_file(satchel, path)),
-        locked=False, modified=(), facts=(PageFact(say("Location"), place, code=True),),
-        problems=(_problem(item.problem),), more_problems=0, tools=None, files=files,
-        own=next((one.path for one in files.entries if one.kind != "odd"), ""), trust=None,
-    )  # fmt: skip
+        row=broken_row(item),
+        state=state_words("broken"),
+        description="",
+        scope=editable_scope(satchel, find_editable_skill(satchel, path)),
+        is_locked=False,
+        modified=(),
+        facts=(PageFact(say("Location"), location, is_code=True),),
+        problems=(_show_problem(item.problem),),
+        hidden_problems_count=0,
+        tools=None,
+        files=files,
+        main_file=next((entry.path for entry in files.entries if entry.kind != "odd"), ""),
+        trust=None,
+        scripts=None,
+    )
 
 
 def _is_locked(satchel: Satchel, skill: Skill) -> bool:
@@ -205,71 +225,77 @@ def _is_locked(satchel: Satchel, skill: Skill) -> bool:
         return False
 
 
-def _document(skill: Skill) -> SkillDocument | None:
-    """Its text; None for a skill of a server, or one that cannot be read."""
+def _read_document(skill: Skill) -> SkillDocument | None:
+    """Return its text; None for a skill of a server, or one that cannot be read."""
     try:
         return skill.read() if not skill.origin.remote else None
     except SatchelError:  # reported where the file is shown
         return None
 
 
-def _facts(
+def _list_facts(
     skill: Skill,
     row: SkillRow,
     project: str,
     *,
     tools: ToolGrants,
-    locked: bool,
-    modified: bool,
+    is_locked: bool,
+    is_modified: bool,
 ) -> Iterator[PageFact]:
-    yield PageFact(say("Location"), printable(shown_path(skill.base_dir, project)), code=True)
+    yield PageFact(say("Location"), printable(short_path(skill.base_dir, project)), is_code=True)
     yield PageFact(say("Source"), source_label(row.source))
-    if row.by:
-        yield PageFact(say("Shadowed by"), row.by, code=True, link=skill.shadowed_by)
-    if locked:
-        yield PageFact(say("Lock status"), say("Modified") if modified else say("Locked"))
-    yield PageFact(say("Last used"), row.used or say("never (in recorded history)"))
+    if row.shadowed_by:
+        yield PageFact(say("Shadowed by"), row.shadowed_by, is_code=True, link=skill.shadowed_by)
+    if is_locked:
+        yield PageFact(say("Lock status"), say("Modified") if is_modified else say("Locked"))
+    yield PageFact(say("Last used"), row.last_used or say("never (in recorded history)"))
     if not skill.origin.remote and (changed := day_of(skill.mtime)):
         yield PageFact(say("Changed"), changed)
     if skill.tags:
         yield PageFact(say("Tags"), join_names(map(printable, skill.tags)))
     if tools.requested:
-        yield PageFact(say("Requested tools"), printable(" ".join(tools.requested)), code=True)
+        yield PageFact(say("Requested tools"), printable(" ".join(tools.requested)), is_code=True)
     if tools.requested or tools.granted:
         granted = printable(" ".join(tools.granted))
-        yield PageFact(say("Granted tools"), granted or say("none"), code=bool(granted))
+        yield PageFact(say("Granted tools"), granted or say("none"), is_code=bool(granted))
 
 
-def pieces(text: str) -> tuple[SentencePart, ...]:
+def split_sentence(sentence: str) -> tuple[SentencePart, ...]:
     """Split a sentence at its backticks."""
-    found: list[SentencePart] = []
-    for at, part in enumerate(_CODE.split(text)):
-        if part:
-            code = at % 2 == 1
-            found.append(SentencePart(printable(part), code, code and part.startswith("satchel ")))
-    return tuple(found)
+    parts: list[SentencePart] = []
+    for index, text in enumerate(_CODE_SPAN.split(sentence)):
+        if text:
+            is_code = index % 2 == 1
+            is_command = is_code and text.startswith("satchel ")
+            parts.append(SentencePart(printable(text), is_code, is_command))
+    return tuple(parts)
 
 
-def _problems(
+def _find_problems(
     satchel: Satchel, skill: Skill, document: SkillDocument | None
 ) -> Iterator[PageProblem]:
-    """Errors first; without those that the table of fields shows, and without modifications."""
+    """Yield the problems, errors first.
+
+    Those that the table of fields shows and modifications are left out.
+    """
     library = satchel.library
-    own = os.path.join(skill.base_dir, MANIFEST)
-    found = [one for one in library.tools().problems if one.path == own]
-    if document is not None:
-        found += document_problems(library, skill, document)
-    else:
-        changed = content_problem(library, skill)
-        found += [*([changed] if changed is not None else []), *skill.problems]
-    kept = [one for one in unique_problems(found) if one.code not in (*FIELD_PROBLEMS, "modified")]
-    kept.sort(key=lambda one: tuple(_SEVERITIES).index(one.severity))
-    return map(_problem, kept)
+    manifest_path = os.path.join(skill.base_dir, MANIFEST)
+    problems = [problem for problem in library.tools().problems if problem.path == manifest_path]
+    problems += document_problems(library, skill, document)
+    listed = [problem for problem in unique_problems(problems) if problem.code != "modified"]
+    listed.sort(key=lambda problem: tuple(_SEVERITY_TONES).index(problem.severity))
+    return map(_show_problem, listed)
 
 
-def _problem(one: Problem) -> PageProblem:
-    tone, words, fix = _SEVERITIES[one.severity], pieces(one.message), pieces(one.fix)
-    return PageProblem(one.code, say(one.severity), tone, one.line, words, fix)
+def _show_problem(problem: Problem) -> PageProblem:
+    return PageProblem(
+        code=problem.code,
+        severity=say(problem.severity),
+        tone=_SEVERITY_TONES[problem.severity],
+        line=problem.line,
+        message=split_sentence(problem.message),
+        fix=split_sentence(problem.fix),
+    )
 
 
 # --- for one request ----------------------------------------------------------------------
@@ -282,7 +308,7 @@ class Rival(NamedTuple):
     ref: str
     score: str
     by: str
-    chosen: bool
+    selected: bool
 
 
 class SelectionShown(NamedTuple):
@@ -290,7 +316,7 @@ class SelectionShown(NamedTuple):
 
     goal: str
     name: str
-    chosen: bool
+    selected: bool
     lines: tuple[str, ...]
     """Sentences about whether it would be selected."""
     score: str
@@ -323,34 +349,34 @@ def explain_request(satchel: Satchel, skill: Skill, goal: str) -> SelectionShown
     return show_selection(satchel.explain_selection(skill, goal))
 
 
-def show_selection(standing: SelectionExplanation) -> SelectionShown:
+def show_selection(explanation: SelectionExplanation) -> SelectionShown:
     """Return the record of an explained selection."""
-    place = standing.place
-    judge, reason = detector_and_reason(standing)
-    missing = tuple(missing_words(standing)[:MAX_WORDS_SHOWN])
-    match = place.match if place is not None and place.rank else None
+    ranking = explanation.ranking
+    judge, reason = detector_and_reason(explanation)
+    missing = tuple(missing_words(explanation)[:MAX_WORDS_SHOWN])
+    match = ranking.match if ranking is not None and ranking.rank else None
     return SelectionShown(
-        standing.goal,
-        standing.skill.name,
-        standing.chosen,
-        tuple(verdict(standing)),
-        f"{match.score:.2f}" if match is not None else "",
-        judge,
-        reason,
-        missing,
-        tuple(_ahead(standing, place)) if place is not None else (),
-        tuple(next_steps(standing)),
-        tuple(map(render, standing.answer.notes)),
+        goal=explanation.goal,
+        name=explanation.skill.name,
+        selected=explanation.is_selected,
+        lines=tuple(verdict_sentences(explanation)),
+        score=f"{match.score:.2f}" if match is not None else "",
+        judge=judge,
+        reason=reason,
+        lacks=missing,
+        ahead=tuple(_list_rivals(explanation, ranking)) if ranking is not None else (),
+        steps=tuple(next_steps(explanation)),
+        notes=tuple(map(render, explanation.detection.notes)),
     )
 
 
-def _ahead(standing: SelectionExplanation, place: RankExplanation) -> Iterator[Rival]:
-    chosen = {match.skill.ref for match in standing.answer.matches}
-    for match, fields in place.ahead:
+def _list_rivals(explanation: SelectionExplanation, ranking: RankExplanation) -> Iterator[Rival]:
+    selected_refs = {match.skill.ref for match in explanation.detection.matches}
+    for match, fields in ranking.ahead:
         yield Rival(
             match.name,
             match.skill.ref,
             f"{match.score:.2f}",
-            difference_text(match, fields, place.fields),
-            match.skill.ref in chosen,
+            difference_text(match, fields, ranking.fields),
+            match.skill.ref in selected_refs,
         )

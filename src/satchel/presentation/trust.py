@@ -11,9 +11,10 @@ from satchel.presentation.findings import TONES, show_finding
 from satchel.tools.framing import printable
 
 if TYPE_CHECKING:
+    from satchel.diagnosis.folder_review import FolderReview
     from satchel.presentation.findings import FindingShown
     from satchel.presentation.jobs import BackgroundJob
-    from satchel.satchel import FolderReview, Satchel
+    from satchel.satchel import Satchel
     from satchel.skill.model import Skill
 
 MAX_FINDINGS_SHOWN = 20
@@ -26,6 +27,8 @@ class FolderSkill(NamedTuple):
     ref: str
     is_blocked: bool
     has_programs: bool
+    reasons: tuple[str, ...] = ()
+    """Why the scan flagged it for review."""
 
 
 class FolderShown(NamedTuple):
@@ -34,10 +37,11 @@ class FolderShown(NamedTuple):
     skills: int
     programs: int = 0
     blocked: int = 0
+    flagged: int = 0
     scanned: bool = False
     running: bool = False
     rows: tuple[FolderSkill, ...] = ()
-    """Blocked skills first."""
+    """Blocked skills first, then those for review."""
     requests: tuple[tuple[str, str], ...] = ()
     """Names of skills, and the tools that they request without approval."""
 
@@ -46,19 +50,19 @@ class FolderShown(NamedTuple):
         """What the folder contains, in one sentence."""
         if not self.skills:
             return say("No skills need review")
-        parts = [
+        contents = [
             say("This folder brings 1 skill")
             if self.skills == 1
             else say("This folder brings {count} skills", count=self.skills)
         ]
         if self.programs:
-            parts.append(say("{count} with programs", count=self.programs))
-        scan = (
-            say("scan: {count} blocked", count=self.blocked)
-            if self.blocked
-            else say("scan: none blocked")
-        )
-        return say("; ").join((say(", ").join(parts), scan))
+            contents.append(say("{count} with programs", count=self.programs))
+        results = [say("scan: none blocked")]
+        if self.blocked:
+            results = [say("scan: {count} blocked", count=self.blocked)]
+        if self.flagged:
+            results.append(say("{count} for review", count=self.flagged))
+        return say("; ").join((say(", ").join(contents), say(", ").join(results)))
 
 
 class TrustShown(NamedTuple):
@@ -68,12 +72,12 @@ class TrustShown(NamedTuple):
     """`untrusted`, `unpinned` or `blocked`."""
     reason: str = ""
     hint: str = ""
-    folder: bool = False
+    needs_folder_trust: bool = False
     """The project's folder is not trusted yet."""
     verdict: str = ""
-    mood: str = ""
+    tone: str = ""
     findings: tuple[FindingShown, ...] = ()
-    more_findings: int = 0
+    hidden_findings_count: int = 0
 
 
 def show_folder(
@@ -89,6 +93,8 @@ def show_folder(
     if not skills or not _is_undecided(satchel):
         return None
     running = job.refresh().running
+    if not running and job.stale:  # also after a slow scan: this one has the verdicts of the last
+        running = job.start()
     review = job.result
     if review is None:
         return FolderShown(skills, running=running)
@@ -99,19 +105,28 @@ def show_review(review: FolderReview, *, running: bool = False) -> FolderShown:
     """Return the record of a scanned folder."""
     blocked = {skill.ref for skill in review.blocked}
     programs = {skill.ref for skill in review.programs}
+    flagged = {skill.ref: reasons for skill, reasons in review.flagged}
     rows = [
-        FolderSkill(skill.name, skill.ref, skill.ref in blocked, skill.ref in programs)
+        FolderSkill(
+            skill.name,
+            skill.ref,
+            skill.ref in blocked,
+            skill.ref in programs,
+            flagged.get(skill.ref, ()),
+        )
         for skill in review.skills
     ]
     return FolderShown(
         len(review.skills),
         len(review.programs),
         len(review.blocked),
+        len(flagged),
         scanned=True,
         running=running,
-        rows=tuple(sorted(rows, key=lambda row: not row.is_blocked)),
+        rows=tuple(sorted(rows, key=lambda row: (not row.is_blocked, not row.reasons))),
         requests=tuple(
-            (printable(one.skill.name), printable(" ".join(one.tools))) for one in review.requests
+            (printable(request.skill.name), printable(" ".join(request.tools)))
+            for request in review.requests
         ),
     )
 
@@ -119,7 +134,7 @@ def show_review(review: FolderReview, *, running: bool = False) -> FolderShown:
 def _is_undecided(satchel: Satchel) -> bool:
     settings = satchel.settings
     trusted = satchel.library.trust.trusts(settings.project, settings.project)
-    return settings.asks and not trusted
+    return settings.asks and (not trusted or bool(satchel.untrusted_levels()))
 
 
 def can_revoke(satchel: Satchel) -> bool:
@@ -140,24 +155,24 @@ def show_trust(satchel: Satchel, skill: Skill, state: str) -> TrustShown | None:
     if state not in ("untrusted", "unpinned", "blocked"):
         return None
     integrity = satchel.library.integrity
-    shown = TrustShown(state, folder=state == "untrusted" and _is_undecided(satchel))
+    record = TrustShown(state, needs_folder_trust=state == "untrusted" and _is_undecided(satchel))
     try:
-        if not shown.folder:
+        if not record.needs_folder_trust:
             integrity.check(skill, clean=False)
     except SatchelError as exc:
-        shown = shown._replace(reason=render(exc.message), hint=render(exc.hint))
+        record = record._replace(reason=render(exc.message), hint=render(exc.hint))
     if state == "unpinned" or skill.origin.remote:
-        return shown
+        return record
     try:
         report = integrity.scan(skill)
     except SatchelError as exc:
-        return shown._replace(reason=render(exc.message))
+        return record._replace(reason=render(exc.message))
     findings = report.findings
-    return shown._replace(
+    return record._replace(
         verdict=say(report.verdict),
-        mood=TONES[report.verdict],
+        tone=TONES[report.verdict],
         findings=tuple(map(show_finding, findings[:MAX_FINDINGS_SHOWN])),
-        more_findings=max(len(findings) - MAX_FINDINGS_SHOWN, 0),
+        hidden_findings_count=max(len(findings) - MAX_FINDINGS_SHOWN, 0),
     )
 
 

@@ -137,8 +137,8 @@ def _drop_capabilities() -> None:
     # no_new_privs nothing is gained by exec.
     _prctl(_PR_SET_SECUREBITS, _SECUREBITS, 0, 0, 0)
     _header.version = _CAPABILITIES_V3
-    for at in range(6):
-        _capabilities[at] = 0
+    for index in range(6):
+        _capabilities[index] = 0
     _checked(_capset(_at_header, _at_capabilities), "dropping capabilities")
     _checked(_capget(_at_header, _at_capabilities), "reading capabilities")
     if any(_capabilities):
@@ -147,8 +147,8 @@ def _drop_capabilities() -> None:
 
 def _restrict(fs: int, net: int, scoped: int, granted: Iterable[tuple[int, list[str]]]) -> None:
     _attr.handled_access_fs, _attr.handled_access_net, _attr.scoped = fs, net, scoped
-    made = _syscall(_CREATE_RULESET, _at_attr, ctypes.sizeof(_attr), 0, 0)
-    ruleset = _checked(made, "a Landlock ruleset")
+    ruleset_or_error = _syscall(_CREATE_RULESET, _at_attr, ctypes.sizeof(_attr), 0, 0)
+    ruleset = _checked(ruleset_or_error, "a Landlock ruleset")
     try:
         for rights, paths in granted:
             for path in paths:

@@ -6,8 +6,9 @@ memory file that bwrap reads and closes; and a pipe on which bwrap reports its s
 (`--json-status-fd`), which the program does not inherit.
 
 There are two ways. Mostly the supervisor sets the limits for itself and spawns the program, which
-is fast, since no memory is copied. Where a process must drop rights that its supervisor needs
-(Landlock, few open files), it is forked and drops them before exec.
+is fast, since no memory is copied. Where a process needs a mount namespace (an overlay over the
+workspace), or must drop rights that its supervisor needs (Landlock, few open files), it is forked
+and does so before exec.
 
 Runs inside the launcher: standard library only.
 """
@@ -27,6 +28,12 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from satchel.runners import _overlay_mount
+elif __package__:  # imported by a test
+    from satchel.runners import _overlay_mount
+else:
+    import _overlay_mount
 
 MAX_PACKET_BYTES = 192 * 1024
 """Of one message; a longer spec comes in a memory file."""
@@ -71,24 +78,24 @@ def receive(requests: _socket.socket) -> tuple[bytes, list[int], bool]:
         _socket.MSG_CMSG_CLOEXEC,
     )
     descriptors = [
-        int.from_bytes(data[at : at + INT_BYTES], sys.byteorder)
+        int.from_bytes(data[start : start + INT_BYTES], sys.byteorder)
         for _, _, data in ancillary
-        for at in range(0, len(data) - INT_BYTES + 1, INT_BYTES)
+        for start in range(0, len(data) - INT_BYTES + 1, INT_BYTES)
     ]
     return packet, descriptors, not flags & (_socket.MSG_CTRUNC | _socket.MSG_TRUNC)
 
 
-def read_spec(packet: bytes, given: list[int], *, whole: bool) -> dict[str, Any]:
+def read_spec(packet: bytes, descriptors: list[int], *, is_complete: bool) -> dict[str, Any]:
     """The spec, from the message or from the last descriptor."""
-    if not whole or len(given) < 3:
+    if not is_complete or len(descriptors) < 3:
         raise StartRefused("the launcher has too many open files")
     if len(packet) == 1:
-        packet += _read_file(given.pop())
+        packet += _read_file(descriptors.pop())
     return marshal.loads(packet[1:])  # noqa: S302  (from the host)
 
 
-def start(spec: dict[str, Any], given: list[int], control: int) -> int:
-    """Start the program and return its pid. All of `given` is closed.
+def start(spec: dict[str, Any], descriptors: list[int], control: int) -> int:
+    """Start the program and return its pid. All of `descriptors` are closed.
 
     Raises:
         StartRefused: it cannot be started. A fork reports that on `control` instead.
@@ -98,18 +105,18 @@ def start(spec: dict[str, Any], given: list[int], control: int) -> int:
         options: list[str] = []
         for option, content in (("--args", spec["arguments"]), ("--seccomp", spec["seccomp"])):
             if content:
-                options += [option, str(len(given))]
-                given.append(_memory_file(content))
+                options += [option, str(len(descriptors))]
+                descriptors.append(_memory_file(content))
         spec["status"], theirs = os.pipe()
-        options += ["--json-status-fd", str(len(given))]
-        given.append(theirs)
+        options += ["--json-status-fd", str(len(descriptors))]
+        descriptors.append(theirs)
         argv[1:1] = options
     try:
         os.chdir(spec["cwd"])
     except OSError as error:
         raise StartRefused(f"the working folder cannot be entered: {error.strerror}") from None
-    moved = [fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, len(given)) for each in given]
-    for each in given:
+    moved = [fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, len(descriptors)) for each in descriptors]
+    for each in descriptors:
         os.close(each)
     try:
         return _fork(spec, moved, control) if _must_fork(spec) else _spawn(spec, moved)
@@ -141,8 +148,13 @@ def program_started(spec: dict[str, Any]) -> bool:
 
 
 def _must_fork(spec: dict[str, Any]) -> bool:
-    """Whether the program needs limits that its supervisor could not work with."""
-    return spec["tier"] == "landlock" or 0 < spec["limits"]["open_files"] < MIN_OPEN_FILES
+    """Whether the program needs limits or mounts that its supervisor could not work with."""
+    few_files = 0 < spec["limits"]["open_files"] < MIN_OPEN_FILES
+    return spec["tier"] == "landlock" or few_files or _mounts_overlay(spec)
+
+
+def _mounts_overlay(spec: dict[str, Any]) -> bool:
+    return bool(spec["overlay"]) and spec["overlay"]["mounted_by"] == "launcher"
 
 
 def _set_limits(spec: dict[str, Any]) -> None:
@@ -188,6 +200,8 @@ def _fork(spec: dict[str, Any], moved: list[int], control: int) -> int:
             os.dup2(each, place)
         for number in IGNORED:
             signal.signal(number, signal.SIG_DFL)
+        if _mounts_overlay(spec):
+            _mount_overlay(spec)
         _set_limits(spec)
         if spec["tier"] == "landlock":
             if TYPE_CHECKING:
@@ -203,7 +217,19 @@ def _fork(spec: dict[str, Any], moved: list[int], control: int) -> int:
         os._exit(127)
 
 
+def _mount_overlay(spec: dict[str, Any]) -> None:
+    overlay: dict[str, Any] = spec["overlay"]
+    try:
+        _overlay_mount.mount_overlay(overlay["workspace"], overlay["upper"], overlay["work"])
+        _overlay_mount.cover_files(overlay["hidden"])
+    except OSError as error:
+        raise StartRefused(f"no overlay over the workspace: {error.strerror}") from None
+    os.chdir(spec["cwd"])  # it may lie in what is covered now
+
+
 def _explain(error: BaseException, spec: dict[str, Any]) -> str:
+    if isinstance(error, StartRefused):
+        return str(error)
     if isinstance(error, OSError) and error.filename == spec["argv"][0]:
         return f"`{error.filename}` cannot be started: {error.strerror}"
     if isinstance(error, OSError) and error.strerror:
@@ -228,8 +254,8 @@ def _read_file(descriptor: int) -> bytes:
 
 def _memory_file(content: bytes) -> int:
     descriptor = os.memfd_create("satchel", os.MFD_CLOEXEC)
-    at = 0
-    while at < len(content):
-        at += os.write(descriptor, content[at:])
+    written = 0
+    while written < len(content):
+        written += os.write(descriptor, content[written:])
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor

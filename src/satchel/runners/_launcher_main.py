@@ -45,7 +45,7 @@ def main() -> None:
     requests = _socket.socket(fileno=int(sys.argv[1]))
     host = int(sys.argv[2])
     os.set_inheritable(requests.fileno(), False)  # noqa: FBT003
-    watch, own = os.pidfd_open(host), os.pidfd_open(os.getpid())
+    watch, launcher = os.pidfd_open(host), os.pidfd_open(os.getpid())
     if os.getppid() != host:
         return  # it died before `watch` was open
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -74,14 +74,22 @@ def main() -> None:
         ended = _reap() if wake in ready and _read_all(wake) else set[int]()
         _count(stock, _read_all(notices))
         stock -= ended  # after their last notices
-        while len(stock) < MAX_IDLE and (not ready or len(stock) < MIN_IDLE):
-            pid = _fork()
-            if pid == 0:
-                _become_supervisor(requests, notice, (watch, own))
-            if pid < 0:
-                break
-            stock.add(pid)
+        count = MIN_IDLE if ready else MAX_IDLE
+        _refill(stock, count, requests, notice, ends=(watch, launcher))
     requests.close()
+
+
+def _refill(
+    stock: set[int], count: int, requests: _socket.socket, notice: int, *, ends: tuple[int, int]
+) -> None:
+    """Fork supervisors until `count` are idle, or there are too many processes."""
+    while len(stock) < count:
+        pid = _fork()
+        if pid == 0:
+            _become_supervisor(requests, notice, ends)
+        if pid < 0:
+            break
+        stock.add(pid)
 
 
 def _fork() -> int:
@@ -102,9 +110,9 @@ def _become_supervisor(requests: _socket.socket, notice: int, ends: tuple[int, i
 
 
 def _count(stock: set[int], notices: bytes) -> None:
-    for at in range(0, len(notices), NOTICE_BYTES):
-        supervisor = int.from_bytes(notices[at : at + NOTICE_BYTES - 1], sys.byteorder)
-        letter = notices[at + NOTICE_BYTES - 1 : at + NOTICE_BYTES]
+    for start in range(0, len(notices), NOTICE_BYTES):
+        supervisor = int.from_bytes(notices[start : start + NOTICE_BYTES - 1], sys.byteorder)
+        letter = notices[start + NOTICE_BYTES - 1 : start + NOTICE_BYTES]
         stock.discard(supervisor)
         if letter == b"L":
             _supervisor.load_landlock()  # once, here: later forks inherit it
@@ -125,9 +133,9 @@ def _reap() -> set[int]:
         return ended
     if abnormal:
         # Supervisors stay in this session; a program always has its own.
-        own = os.getsid(0)
+        own_session = os.getsid(0)
         for child in _process_tree.children_of(os.getpid()):
-            if _process_tree.session(child) not in {own, 0}:
+            if _process_tree.session(child) not in {own_session, 0}:
                 for pid in (child, *_process_tree.descendants(child)):
                     _process_tree.send(pid, signal.SIGKILL)
     return ended

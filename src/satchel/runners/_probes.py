@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _SEIZE, _NEWUSER = 0x4206, 0x10000000
-_libc = ctypes.CDLL(None, use_errno=True)
 _T: dict[str, str] = {}
 """The targets."""
 
 
 def _call(name: str, *values: int | None) -> None:
-    if getattr(_libc, name)(*values) < 0:
+    library = ctypes.CDLL(None, use_errno=True)  # here: Windows cannot open it
+    if getattr(library, name)(*values) < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
 
@@ -68,13 +68,13 @@ def _find_descriptor() -> None:
 
 
 def _connect(address: str) -> None:
-    with socket.socket(socket.AF_UNIX) as own:
-        own.connect(address)
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(address)
 
 
 def _send() -> None:
-    with socket.socket(type=socket.SOCK_DGRAM) as own:
-        own.sendto(b"x", ("127.0.0.1", int(_T["udp"])))
+    with socket.socket(type=socket.SOCK_DGRAM) as sender:
+        sender.sendto(b"x", ("127.0.0.1", int(_T["udp"])))
 
 
 PROBES: dict[str, Callable[[], object]] = {

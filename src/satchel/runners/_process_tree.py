@@ -33,22 +33,22 @@ def children(pid: int) -> list[int]:
         threads = os.listdir(f"/proc/{pid}/task")
     except OSError:
         return []
-    found: list[int] = []
+    child_pids: list[int] = []
     for thread in threads:
-        found += map(int, read(f"/proc/{pid}/task/{thread}/children").split())
-    return found
+        child_pids += map(int, read(f"/proc/{pid}/task/{thread}/children").split())
+    return child_pids
 
 
 def children_slowly(pid: int) -> list[int]:
     """`children` for a kernel without these files: reads the parent of every process."""
-    found: list[int] = []
+    child_pids: list[int] = []
     for name in os.listdir("/proc"):
         if name.isdigit():
             # The name in brackets may contain brackets and spaces: count from its end.
             fields = read(f"/proc/{name}/stat").rpartition(b")")[2].split()
             if len(fields) > 1 and int(fields[1]) == pid:
-                found.append(int(name))
-    return found
+                child_pids.append(int(name))
+    return child_pids
 
 
 def session(pid: int) -> int:
@@ -61,16 +61,16 @@ def session(pid: int) -> int:
 
 def descendants(pid: int) -> list[int]:
     """All descendants of `pid`, parents first."""
-    found: list[int] = []
-    known = {pid}
+    ordered: list[int] = []
+    pids = {pid}
     queue = [pid]
     while queue:
         for child in children_of(queue.pop()):
-            if child not in known:
-                known.add(child)
-                found.append(child)
+            if child not in pids:
+                pids.add(child)
+                ordered.append(child)
                 queue.append(child)
-    return found
+    return ordered
 
 
 def resident(pid: int) -> int:

@@ -5,8 +5,8 @@ the program becomes its child when the descendant's parent ends, however often i
 its session. So having no child means that nothing is left.
 
 It kills everything when the program has ended, when the host requests it, when the host is gone
-(its end of the control socket closes, or its process ends, even by SIGKILL), and when the program
-and its descendants exceed their memory or their number.
+(its end of the control socket closes, or its process ends, even by SIGKILL), when the program and
+its descendants exceed their memory or their number, and when they write too much to an overlay.
 
 Runs inside the launcher: standard library only.
 """
@@ -17,6 +17,7 @@ import ctypes
 import os
 import select
 import signal
+import stat
 import sys
 import time
 
@@ -39,6 +40,10 @@ PR_SET_CHILD_SUBREAPER = 36
 FIRST_CHECK_S = 0.010
 """Before the first memory check: most programs have ended by then."""
 MIN_CHECK_INTERVAL_S, MAX_CHECK_INTERVAL_S = 0.005, 0.050
+WALK_SHARE = 9
+"""Pause between two walks over an upper folder, as a multiple of what the last one took."""
+MAX_DEPTH = 128
+"""Folders in each other that an upper folder may hold."""
 MAX_GROWTH_BYTES_PER_S = 4e9
 """How fast a program may be able to fill memory."""
 REMOVE_TIMEOUT_S = 0.1
@@ -75,18 +80,20 @@ def serve(requests: _socket.socket, notice: int, ends: tuple[int, int]) -> None:
     """
     become_subreaper()
     os.umask(0o077)
-    packet, descriptors, whole = _launcher_child.receive(requests)
+    packet, descriptors, is_complete = _launcher_child.receive(requests)
     if not packet or not descriptors:
         return  # the host is gone
     os.write(notice, os.getpid().to_bytes(4, sys.byteorder) + packet[:1])
-    control, *given = descriptors
+    control, *program_descriptors = descriptors
     scratch = ""
     spec: dict[str, Any] = {}
     try:
-        spec = _launcher_child.read_spec(packet, given, whole=whole)
+        spec = _launcher_child.read_spec(packet, program_descriptors, is_complete=is_complete)
         scratch: str = spec["scratch"]
-        tree = _ProgramTree(spec["limits"])
-        tree.pid = _launcher_child.start(spec, given, control)
+        overlay = spec["overlay"]
+        written = [overlay["upper"], overlay["scratch"]] if overlay else []
+        tree = _ProgramTree(spec["limits"], written)
+        tree.pid = _launcher_child.start(spec, program_descriptors, control)
     except BaseException as error:  # noqa: BLE001  (every failure is reported)
         refused = isinstance(error, _launcher_child.StartRefused)
         if scratch:
@@ -108,8 +115,12 @@ def serve(requests: _socket.socket, notice: int, ends: tuple[int, int]) -> None:
 
 
 class _ProgramTree:
-    def __init__(self, limits: dict[str, Any]) -> None:
+    def __init__(self, limits: dict[str, Any], folders: list[str]) -> None:
         self.pid = 0
+        self.folders = folders
+        """Where it writes; each is limited."""
+        self.written: int = limits["written"]
+        self.changes: int = limits["changes"]
         self.memory: int = limits["memory"] or 1 << 62
         self.processes: int = limits["processes"] or 1 << 31
         self.code = 0
@@ -123,6 +134,7 @@ class _ProgramTree:
         for descriptor in (control, ended, host, launcher):
             poll.register(descriptor, select.POLLIN)
         pause = FIRST_CHECK_S
+        next_walk = 0.0
         while True:
             ready = {descriptor for descriptor, _ in poll.poll(pause * 1000)}
             if ended in ready:
@@ -141,12 +153,19 @@ class _ProgramTree:
             if len(pids) > self.processes:
                 self.reason = "processes"
                 break
-            held = _process_tree.memory_of(pids, self.memory)
-            self.peak = max(self.peak, held)
-            if held > self.memory:
+            used_bytes = _process_tree.memory_of(pids, self.memory)
+            self.peak = max(self.peak, used_bytes)
+            if used_bytes > self.memory:
                 self.reason = "memory"
                 break
-            pause = (self.memory - held) / MAX_GROWTH_BYTES_PER_S
+            began = time.monotonic()
+            if self.folders and began >= next_walk:
+                if any(_exceeds(folder, self.written, self.changes) for folder in self.folders):
+                    self.reason = "written"
+                    break
+                ended_walk = time.monotonic()
+                next_walk = ended_walk + (ended_walk - began) * WALK_SHARE
+            pause = (self.memory - used_bytes) / MAX_GROWTH_BYTES_PER_S
             pause = min(max(pause, MIN_CHECK_INTERVAL_S), MAX_CHECK_INTERVAL_S)
         os.close(ended)
 
@@ -186,62 +205,109 @@ class _ProgramTree:
             return False
 
 
-# --- removing a folder with untrusted content: without following links, with a deadline ---------
+# --- folders with untrusted content: without following links -------------------------------
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def _exceeds(upper: str, max_bytes: int, max_entries: int) -> bool:
+    """Whether a folder that a program is writing to holds too much."""
+    size = entries = 0
+
+    def walk(name: str, above: int | None, depth: int) -> bool:
+        nonlocal size, entries
+        try:
+            folder = _open(name, above)
+        except OSError:
+            return False  # removed or closed meanwhile; what is there at the end is checked again
+        try:
+            for below in os.listdir(folder):
+                try:
+                    info = os.stat(below, dir_fd=folder, follow_symlinks=False)
+                except OSError:
+                    continue
+                size += info.st_blocks * 512
+                entries += 1
+                if size > max_bytes or entries > max_entries or depth > MAX_DEPTH:
+                    return True
+                if stat.S_ISDIR(info.st_mode) and walk(below, folder, depth + 1):
+                    return True
+        finally:
+            os.close(folder)
+        return False
+
+    return walk(upper, None, 0)
 
 
 def remove(top: str, deadline: float | None) -> bool:
-    """Remove a folder tree until the deadline; whether it is gone. Changes the working folder."""
+    """Remove a folder tree until the deadline; whether it is gone.
+
+    The tree may be deeper than there are descriptors, so only one folder is open.
+    """
     try:
         if os.path.islink(top):
             os.unlink(top)
             return True
-        _enter(top)
-        if not _empty(deadline):
+        folder = _open(top, None)
+        os.fchmod(folder, 0o700)
+        if not _empty(folder, deadline):
             return False
-        os.chdir("/")
         os.rmdir(top)
     except FileNotFoundError:
         return True
     except OSError:
         return False
-    finally:
-        os.chdir("/")
     return True
 
 
-def _empty(deadline: float | None) -> bool:
-    """Remove everything in the working folder; False at the deadline."""
-    way: list[tuple[str, list[str]]] = [("", _unlink_files())]
-    while way:
-        name, folders = way[-1]
-        if deadline is not None and time.monotonic() > deadline:
-            return False
-        if not folders:
+def _empty(folder: int, deadline: float | None) -> bool:
+    """Remove everything in an opened folder, and close it; False at the deadline."""
+    try:
+        way: list[tuple[str, list[str]]] = [("", _unlink_files(folder))]
+        while way:
+            name, folders = way[-1]
+            if deadline is not None and time.monotonic() > deadline:
+                return False
+            if folders:
+                below = folders.pop()
+                folder = _move(folder, below)
+                way.append((below, _unlink_files(folder)))
+                continue
             way.pop()
             if name:
-                os.chdir("..")
-                os.rmdir(name)
-            continue
-        folder = folders.pop()
-        _enter(folder)
-        way.append((folder, _unlink_files()))
+                folder = _move(folder, "..")
+                os.rmdir(name, dir_fd=folder)
+    finally:
+        os.close(folder)
     return True
 
 
-def _enter(folder: str) -> None:
+def _move(folder: int, name: str) -> int:
+    opened = _open(name, folder)
+    os.close(folder)
+    if os.fstat(opened).st_mode & 0o700 != 0o700:
+        os.fchmod(opened, 0o700)
+    return opened
+
+
+def _open(name: str, folder: int | None) -> int:
+    """Open a folder, even if its program took away the right to list it."""
     try:
-        os.chdir(folder)
-        os.chmod(".", 0o700)
+        return os.open(name, _FOLDER, dir_fd=folder)
     except PermissionError:
-        os.chmod(folder, 0o700)
-        os.chdir(folder)
+        path_descriptor = os.open(name, _FOLDER | os.O_PATH, dir_fd=folder)
+    try:
+        os.chmod(f"/proc/self/fd/{path_descriptor}", 0o700)
+        return os.open(".", _FOLDER, dir_fd=path_descriptor)
+    finally:
+        os.close(path_descriptor)
 
 
-def _unlink_files() -> list[str]:
-    """Unlink all but folders in the working folder; returns the names of the folders."""
-    with os.scandir(".") as entries:
+def _unlink_files(folder: int) -> list[str]:
+    """Unlink all but folders in a folder; returns the names of the folders."""
+    with os.scandir(folder) as entries:
         inside = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
     for name, is_folder in inside:
         if not is_folder:
-            os.unlink(name)
+            os.unlink(name, dir_fd=folder)
     return [name for name, is_folder in inside if is_folder]

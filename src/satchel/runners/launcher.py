@@ -28,20 +28,32 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from satchel.i18n import Message
-from satchel.runners.base import CannotStart, Exit
+from satchel.runners.base import Exit
+from satchel.runners.plain_launcher import (
+    PlainLauncher,
+    PlainProcess,
+    close_descriptors,
+    open_standard_pipes,
+    start_error,
+)
 
 if TYPE_CHECKING:
     from satchel.runners.base import Launch
+    from satchel.runners.plain_launcher import Pipe
 
 
 _MAIN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_launcher_main.py")
 _MAX_INLINE_BYTES = 128 * 1024
-"""Of a spec in the message itself; a longer one goes into a memory file."""
+"""The longest spec in the message itself; a longer one goes into a memory file."""
 _START_TIMEOUT_S = 10.0
 _MAX_LAUNCHER_DEATHS = 3
-"""For one request."""
+"""After so many deaths of the launcher, a request fails."""
 _SIGNAL_COUNT = 64
+
+_shared_lock = threading.Lock()
+_shared_launcher: Launcher | PlainLauncher | None = None
+_launchers: weakref.WeakSet[Launcher] = weakref.WeakSet()
+_launched_processes: weakref.WeakSet[LaunchedProcess] = weakref.WeakSet()
 
 
 class LaunchedProcess:
@@ -50,14 +62,16 @@ class LaunchedProcess:
     `wait` also reports that the program never ran, with the reason `cannot-start`.
     """
 
-    def __init__(self, control: socket.socket, ends: tuple[int, int, int], tier: str) -> None:
-        self.stdin, self.stdout, self.stderr = ends
+    def __init__(
+        self, control: socket.socket, descriptors: tuple[int, int, int], tier: str
+    ) -> None:
+        self.stdin, self.stdout, self.stderr = descriptors
         self.pid = 0
         self._control = control
         self._tier = tier
         self._exit: Exit | None = None
         self._failure = ""
-        _alive.add(self)
+        _launched_processes.add(self)
 
     def fileno(self) -> int:
         """The control socket, readable when the program has ended."""
@@ -78,12 +92,10 @@ class LaunchedProcess:
     def close(self) -> None:
         """Kill it, and close every descriptor."""
         self._control.close()  # the supervisor treats that as `kill`
-        ends = (self.stdin, self.stdout, self.stderr)
+        descriptors = (self.stdin, self.stdout, self.stderr)
         self.stdin = self.stdout = self.stderr = -1
-        for end in ends:
-            if end >= 0:
-                os.close(end)
-        _alive.discard(self)
+        close_descriptors(descriptors)
+        _launched_processes.discard(self)
 
     def await_start(self, deadline: float) -> bool:
         """Wait for the launcher's answer; False when the launcher is gone.
@@ -93,11 +105,14 @@ class LaunchedProcess:
         """
         while not self.pid and self._exit is None:
             if not self._receive(deadline):
-                raise CannotStart(_cannot_start("the launcher did not answer"))
+                raise start_error("the launcher did not answer")
         return self._exit is None or self._exit.reason != "lost"
 
     def _receive(self, deadline: float) -> bool:
-        """Handle one message of the supervisor; False at the deadline."""
+        """Handle one message of the supervisor; False at the deadline.
+
+        The messages are `started PID`, `failed REASON` and `exit CODE PEAK_MEMORY REASON`.
+        """
         if self._control.fileno() < 0:
             self._exit = Exit(-9, reason="killed")
             return True
@@ -111,26 +126,26 @@ class LaunchedProcess:
             return True  # the supervisor did not read our last message; its own is still there
         except OSError:
             packet = b""
-        word, _, rest = packet.decode("utf-8", "replace").partition(" ")
-        if word == "started":
-            self.pid = int(rest)
-        elif word == "failed":
-            self._failure = rest
+        message_kind, _, arguments = packet.decode("utf-8", "replace").partition(" ")
+        if message_kind == "started":
+            self.pid = int(arguments)
+        elif message_kind == "failed":
+            self._failure = arguments
             if not self.pid:  # it never started: this is the last message
-                self._exit = Exit(127, reason="cannot-start", detail=rest)
-        elif word == "exit":
-            code, peak, reason = rest.split(" ")
-            self._exit = self._make_exit(int(code), int(peak), reason)
+                self._exit = Exit(127, reason="cannot-start", detail=arguments)
+        elif message_kind == "exit":
+            code, peak_memory, reason = arguments.split(" ")
+            self._exit = self._make_exit(int(code), int(peak_memory), reason)
         else:
             self._exit = Exit(-9, reason="lost")
         return True
 
-    def _make_exit(self, code: int, peak: int, reason: Any) -> Exit:
+    def _make_exit(self, code: int, peak_memory: int, reason: Any) -> Exit:
         if self._failure:
             return Exit(127, reason="cannot-start", detail=self._failure)
         if self._tier == "bwrap" and 128 < code <= 128 + _SIGNAL_COUNT:
             code = 128 - code  # bwrap reports a signal of its program as a high exit code
-        return Exit(code, peak, reason)
+        return Exit(code, peak_memory, reason)
 
 
 class Launcher:
@@ -140,7 +155,7 @@ class Launcher:
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._host = 0
+        self._host_pid = 0
         self._generation = 0
         _launchers.add(self)
 
@@ -162,9 +177,9 @@ class Launcher:
         packet = _describe(launch)
         for _ in range(_MAX_LAUNCHER_DEATHS):
             try:
-                process, generation = self._ask(packet, launch.tier)
-            except OSError as error:
-                raise CannotStart(_cannot_start(str(error))) from error
+                process, generation = self._request_start(packet, launch.tier)
+            except OSError as exc:
+                raise start_error(str(exc)) from exc
             if process is not None:
                 try:
                     started = process.await_start(time.monotonic() + _START_TIMEOUT_S)
@@ -174,67 +189,67 @@ class Launcher:
                 if started:
                     return process
                 process.close()
-            self._abandon(generation)
-        raise CannotStart(_cannot_start("the launcher died"))
+            self._stop_generation(generation)
+        raise start_error("the launcher died")
 
     @property
     def pid(self) -> int:
         """The pid of the launcher process; 0 when there is none."""
         process = self._process
-        return process.pid if process is not None and self._host == os.getpid() else 0
+        return process.pid if process is not None and self._host_pid == os.getpid() else 0
 
     def close(self) -> None:
         """End the launcher. Running programs go on until they are closed."""
         with self._lock:
-            self._end()
+            self._stop_launcher()
 
-    def _ask(self, packet: bytes, tier: str) -> tuple[LaunchedProcess | None, int]:
+    def _request_start(self, packet: bytes, tier: str) -> tuple[LaunchedProcess | None, int]:
         """Send a request to the launcher, started if necessary; None when it is dead."""
         with self._lock:  # held while sending, so that no thread closes the socket meanwhile
-            if self._socket is None or self._host != os.getpid():
-                self._begin()
+            if self._socket is None or self._host_pid != os.getpid():
+                self._start_launcher()
             assert self._socket is not None  # noqa: S101
             try:
-                return _ask(self._socket, packet, tier), self._generation
+                return _send_request(self._socket, packet, tier), self._generation
             except ConnectionError:
                 return None, self._generation
 
-    def _begin(self) -> None:
-        near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    def _start_launcher(self) -> None:
+        host_socket, launcher_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [sys.executable, "-I", "-S", _MAIN]
-        kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
+        env = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
         try:
             self._process = subprocess.Popen(  # noqa: S603
-                [*command, str(far.fileno()), str(os.getpid())],
+                [*command, str(launcher_socket.fileno()), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env=kept,  # the host's environment may hold secrets
+                env=env,  # the host's environment may hold secrets
                 cwd="/",
-                pass_fds=(far.fileno(),),
+                pass_fds=(launcher_socket.fileno(),),
                 start_new_session=True,  # a terminal's Ctrl-C is for the host
             )
-        except OSError as error:
-            near.close()
-            raise CannotStart(_cannot_start(str(error))) from error
+        except OSError as exc:
+            host_socket.close()
+            raise start_error(str(exc)) from exc
         finally:
-            far.close()
-        self._socket = near
-        self._host = os.getpid()
+            launcher_socket.close()
+        self._socket = host_socket
+        self._host_pid = os.getpid()
         self._generation += 1
 
-    def _abandon(self, generation: int) -> None:
+    def _stop_generation(self, generation: int) -> None:
         """Give up a launcher that died, unless another thread has done so."""
         with self._lock:
             if self._generation == generation:
-                self._end()
+                self._stop_launcher()
 
-    def _end(self) -> None:
-        request, self._socket = self._socket, None
+    def _stop_launcher(self) -> None:
+        launcher_socket, self._socket = self._socket, None
         process, self._process = self._process, None
-        if request is not None:
-            request.close()
-        if process is None or self._host != os.getpid():
+        if launcher_socket is not None:
+            launcher_socket.close()
+        if process is None or self._host_pid != os.getpid():
             return
         try:
             process.wait(2)
@@ -253,24 +268,17 @@ class Launcher:
             self._process = None
 
 
-def _cannot_start(reason: str) -> Message:
-    return Message("the program cannot be started: {reason}", reason=reason)
+RunningProgram = LaunchedProcess | PlainProcess
 
 
-def launcher() -> Launcher:
-    """The launcher shared by all threads of this host.
-
-    Raises:
-        CannotStart: this system is not Linux.
-    """
-    global _shared  # noqa: PLW0603
-    with _guard:
-        if _shared is None:
-            if not is_supported():
-                raise CannotStart(_cannot_start("Linux"))
-            _shared = Launcher()
-            atexit.register(_shared.close)
-        return _shared
+def launcher() -> Launcher | PlainLauncher:
+    """The launcher shared by all threads of this host; outside Linux it has no supervisors."""
+    global _shared_launcher  # noqa: PLW0603
+    with _shared_lock:
+        if _shared_launcher is None:
+            _shared_launcher = Launcher() if is_supported() else PlainLauncher()
+            atexit.register(_shared_launcher.close)
+        return _shared_launcher
 
 
 def is_supported() -> bool:
@@ -281,41 +289,39 @@ def is_supported() -> bool:
 
 
 def _describe(launch: Launch) -> bytes:
-    """The message that starts a program; its first letter is what the launcher must load."""
+    """The message that starts a program; its first byte is `L` to load Landlock, else `S`."""
     spec = launch._asdict()
     spec["limits"] = launch.limits._asdict()
     spec["env"] = dict(launch.env)
+    spec["overlay"] = launch.overlay._asdict() if launch.overlay is not None else {}
     for name in ("argv", "read", "write"):
         spec[name] = list(spec[name])
     return (b"L" if launch.tier == "landlock" else b"S") + marshal.dumps(spec)
 
 
-def _ask(request: socket.socket, packet: bytes, tier: str) -> LaunchedProcess:
-    """Send a spec with its descriptors, and keep the near ends."""
-    far: list[int] = []
-    near: list[int] = []
-    control, distant = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+def _send_request(launcher_socket: socket.socket, packet: bytes, tier: str) -> LaunchedProcess:
+    """Send a spec with the program's ends of its descriptors, and keep the host's ends."""
+    pipes: list[Pipe] = []
+    memory_file = -1
+    control, remote_control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
-        for output in (False, True, True):
-            reading, writing = os.pipe()
-            near.append(reading if output else writing)
-            far.append(writing if output else reading)
-        given = [distant.fileno(), *far]
+        open_standard_pipes(pipes)
+        descriptors = [remote_control.fileno(), *(pipe.program_end for pipe in pipes)]
         if len(packet) > _MAX_INLINE_BYTES:
-            far.append(_memory_file(packet[1:]))
-            given.append(far[-1])
+            memory_file = _memory_file(packet[1:])
+            descriptors.append(memory_file)
             packet = packet[:1]
-        socket.send_fds(request, [packet], given, socket.MSG_NOSIGNAL)
-        return LaunchedProcess(control, (near[0], near[1], near[2]), tier)
+        socket.send_fds(launcher_socket, [packet], descriptors, socket.MSG_NOSIGNAL)
+        stdin, stdout, stderr = (pipe.host_end for pipe in pipes)
+        return LaunchedProcess(control, (stdin, stdout, stderr), tier)
     except BaseException:
         control.close()
-        for end in near:
-            os.close(end)
+        close_descriptors(pipe.host_end for pipe in pipes)
         raise
     finally:
-        distant.close()
-        for end in far:
-            os.close(end)
+        remote_control.close()
+        close_descriptors(pipe.program_end for pipe in pipes)
+        close_descriptors((memory_file,))
 
 
 def _memory_file(content: bytes) -> int:
@@ -326,17 +332,13 @@ def _memory_file(content: bytes) -> int:
 
 
 def _after_fork() -> None:
-    global _guard  # noqa: PLW0603
-    _guard = threading.Lock()
-    for process in list(_alive):
+    global _shared_lock  # noqa: PLW0603
+    _shared_lock = threading.Lock()
+    for process in list(_launched_processes):
         process.close()
-    for each in list(_launchers):
-        each.after_fork()
+    for launcher_of_parent in list(_launchers):
+        launcher_of_parent.after_fork()
 
 
-_guard = threading.Lock()
-_shared: Launcher | None = None
-_launchers: weakref.WeakSet[Launcher] = weakref.WeakSet()
-_alive: weakref.WeakSet[LaunchedProcess] = weakref.WeakSet()
 if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=_after_fork)

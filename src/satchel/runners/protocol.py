@@ -1,15 +1,14 @@
-"""One JSON line out and one line back, by a deadline, with an untrusted program.
+"""Exchanges with an untrusted program, by a deadline: one line out and back, or a script's run.
 
 `exchange` writes the request and reads the reply at the same time, so that neither side blocks the
 other however long the lines are. What a program may do, and the result:
 
-- It answers without reading its input, or closes it: the reply counts. The process serves this call
-  only. A *kept* worker is different: output before the request is written completely is
-  `early-reply`, and input that cannot be written is `closed-input`.
+- It answers without reading its input, or closes it: the reply counts, as the process serves this
+  call only.
 - It answers and exits with a status other than 0: the reply counts, the status is reported.
 - It answers and does not end: after a short grace period it is killed, without an exit status.
 - It writes more after its line: `two-replies`, if that line is a reply at all; else the error of
-  the line, since that came first. White space is ignored, except from a kept worker.
+  the line, since that came first. White space is ignored.
 - It ends after a line without a newline: the line counts if it is a complete JSON object; else
   `partial-reply`.
 - It ends without a line: by its exit, `memory`, `processes`, `cannot-start`, `crashed`,
@@ -18,6 +17,9 @@ other however long the lines are. What a program may do, and the result:
 - It writes to stderr without end: all is read, the last part is kept.
 
 `reply` parses the line. Nothing here raises for what a program does.
+
+`run_script` runs a program that exchanges no lines: its input is written, and both outputs are read
+until it ends. The first part of stdout and the last part of stderr are kept, whatever its exit.
 """
 
 from __future__ import annotations
@@ -33,8 +35,8 @@ from satchel.runners.base import RunResult
 from satchel.runners.reply import is_complete, quote, read_reply, two_lines_fault
 
 if TYPE_CHECKING:
-    from satchel.runners.base import Cancel, Exit, Fault, ProgramLimits, Tier
-    from satchel.runners.launcher import LaunchedProcess as Process
+    from satchel.runners.base import Cancel, Exit, Fault, LiveOutput, ProgramLimits, Tier
+    from satchel.runners.launcher import RunningProgram
 
 EXIT_GRACE_S = 0.1
 """For a program to end after its reply."""
@@ -50,14 +52,16 @@ class ExchangeResult(NamedTuple):
     """The result of one exchange."""
 
     line: bytes = b""
-    """The reply without its newline; only without a fault."""
+    """The reply without its newline, only without a fault; of a script what it wrote, always."""
     fault: Fault | None = None
     detail: str = ""
     stderr: str = ""
     exit: Exit | None = None
-    """How the program ended; None for a kept worker without a fault."""
+    """How the program ended."""
     wrote: bytes = b""
     """With a fault: the beginning of the output."""
+    dropped: int = 0
+    """Bytes of a script's output that were not kept."""
 
     @property
     def exit_code(self) -> int | None:
@@ -66,13 +70,11 @@ class ExchangeResult(NamedTuple):
 
 
 def exchange(
-    process: Process,
+    process: RunningProgram,
     line: bytes,
     limits: ProgramLimits,
     deadline: float,
     cancel: Cancel | None = None,
-    *,
-    keep: bool = False,
 ) -> ExchangeResult:
     """Send a program one line and read its reply.
 
@@ -83,116 +85,97 @@ def exchange(
         limits: limits of the reply and of stderr.
         deadline: by `time.monotonic`; returns at most `KILL_TIMEOUT_S` after it.
         cancel: becomes readable when the call is cancelled.
-        keep: the process gets further lines. Without a fault it is left running, with its input
-            open; after any fault it is killed as always.
     """
-    state = _LineExchange(process, line, limits, deadline, cancel, keep=keep)
-    return state.exchange_kept() if keep else state.exchange_once()
+    return _LineExchange(process, line, limits, deadline=deadline, cancel=cancel).exchange()
+
+
+def run_script(
+    process: RunningProgram,
+    stdin: bytes,
+    limits: ProgramLimits,
+    deadline: float,
+    cancel: Cancel | None = None,
+    *,
+    live: LiveOutput | None = None,
+) -> ExchangeResult:
+    """Write a script its input and read its outputs until it ends; see `exchange`."""
+    run = _ScriptRun(process, stdin, limits, deadline=deadline, cancel=cancel)
+    run.live = live
+    return run.exchange()
 
 
 class _LineExchange:
     def __init__(
         self,
-        process: Process,
+        process: RunningProgram,
         line: bytes,
         limits: ProgramLimits,
         deadline: float,
         cancel: Cancel | None,
-        *,
-        keep: bool,
     ) -> None:
         self.process = process
         self.request = memoryview(line)
-        self.length_of_request = len(line)
+        self.request_bytes = len(line)
         self.limits = limits
         self.deadline = deadline
         self.grace_end = 0.0
-        self.keep = keep
-        self.answer = bytearray()
-        self.length = -1
+        self.output = bytearray()
+        self.line_length = -1
         """Bytes of the first line, once it is complete."""
-        self.cut_off = False
-        """Whether its input was closed before the request was written."""
-        self.errors = bytearray()
+        self.stderr_tail = bytearray()
         """The end of stderr."""
         self.dropped = 0
         self.cancel = cancel.fileno() if cancel is not None else -1
         self.poll = select.poll()
-        self.open: set[int] = set()
+        self.open_ends: set[int] = set()
         for end in (process.stdout, process.stderr):
             os.set_blocking(end, False)
             self.poll.register(end, select.POLLIN)
-            self.open.add(end)
+            self.open_ends.add(end)
         if self.cancel >= 0:
             self.poll.register(self.cancel, select.POLLIN)
 
-    # --- the two kinds of exchange ---------------------------------------------------------
-
-    def exchange_once(self) -> ExchangeResult:
-        """Exchange with a process that serves this line only."""
+    def exchange(self) -> ExchangeResult:
+        """Write the line, read the reply, and wait for the end of the process."""
         self._write()
         fault, detail = self._exchange_lines()
         if fault is not None:
             return self._fail(fault, detail)
-        if self.length < 0:
-            return self._without_line()
+        if self.line_length < 0:
+            return self._finish_without_line()
         self._read_until_closed()
         if self._extra_output():
             return self._fail(*self._extra_output_fault())
         exit_ = self.process.wait(max(0.0, self._grace_deadline() - time.monotonic()))
         if exit_ is None:
-            exit_ = self._end()
+            exit_ = self._kill()
             self._drain()
             if self._extra_output():
                 return self._fail(*self._extra_output_fault())
-        return ExchangeResult(bytes(self.answer[: self.length]), None, "", self._said(), exit_)
-
-    def exchange_kept(self) -> ExchangeResult:
-        """Exchange with a process that gets further lines."""
-        self._read(self.process.stderr)
-        if self._read(self.process.stdout):
-            early = quote(bytes(self.answer).strip())
-            return self._fail(
-                "early-reply",
-                Message(
-                    "it wrote something that is not its reply: {quote}; send it to stderr",
-                    quote=early,
-                ),
-            )
-        self._write()
-        fault, detail = self._exchange_lines()
-        if fault is not None:
-            return self._fail(fault, detail)
-        if self.length < 0:
-            return self._without_line()
-        if self.request:
-            return self._fail("early-reply", Message("it did not read the whole request"))
-        if len(self.answer) > self.length + 1:
-            return self._fail(*self._extra_output_fault())
-        self._read(self.process.stderr)
-        return ExchangeResult(bytes(self.answer[: self.length]), stderr=self._said())
+        line = bytes(self.output[: self.line_length])
+        return ExchangeResult(line, stderr=self._format_stderr(), exit=exit_)
 
     # --- parts -------------------------------------------------------------------------------
 
     def _exchange_lines(self) -> tuple[Fault | None, str]:
         """Write and read until there is a line, or none can come."""
         output = self.process.stdout
-        while self.length < 0 and output in self.open and not (self.keep and self.cut_off):
-            left = self.deadline - time.monotonic()
-            if left <= 0:
+        while self.line_length < 0 and output in self.open_ends:
+            remaining = self.deadline - time.monotonic()
+            if remaining <= 0:
                 return "timeout", self._timeout_detail()
-            for descriptor, _ in self.poll.poll(left * 1000 + 0.5):
+            for descriptor, _ in self.poll.poll(remaining * 1000 + 0.5):
                 if descriptor == self.cancel:
                     return "cancelled", Message("the call was taken back")
                 if descriptor == self.process.stdin:
                     self._write()
                 else:
                     self._read(descriptor)
-            if self.length >= 0:
+            if self.line_length >= 0:
                 break
-            if len(self.answer) > self.limits.reply:
+            if len(self.output) > self.limits.reply:
                 return self._too_long()
-        if self.length > self.limits.reply:
+        if self.line_length > self.limits.reply:
             return self._too_long()
         return None, ""
 
@@ -201,36 +184,32 @@ class _LineExchange:
         stdin = self.process.stdin
         if stdin < 0:
             return
-        if stdin not in self.open:
+        if stdin not in self.open_ends:
             os.set_blocking(stdin, False)
         try:
             while self.request:
                 written = os.write(stdin, self.request[: 1 << 20])
                 self.request = self.request[written:]
         except BlockingIOError:
-            if stdin not in self.open:
+            if stdin not in self.open_ends:
                 self.poll.register(stdin, select.POLLOUT)
-                self.open.add(stdin)
+                self.open_ends.add(stdin)
             return
         except OSError:
-            self.cut_off = True
-        if stdin in self.open:
-            self.poll.unregister(stdin)
-            self.open.discard(stdin)
-        if not self.keep:
-            self._close_input()
+            pass  # the program closed its input; its reply counts all the same
+        self._close_input()
 
     def _close_input(self) -> None:
         stdin = self.process.stdin
         if stdin >= 0:
-            if stdin in self.open:
+            if stdin in self.open_ends:
                 self.poll.unregister(stdin)
-                self.open.discard(stdin)
+                self.open_ends.discard(stdin)
             self.process.stdin = -1
             os.close(stdin)
 
     def _read(self, descriptor: int) -> bool:
-        if descriptor not in self.open:
+        if descriptor not in self.open_ends:
             return False
         try:
             data = os.read(descriptor, _CHUNK_BYTES)
@@ -240,25 +219,28 @@ class _LineExchange:
             data = b""
         if not data:
             self.poll.unregister(descriptor)
-            self.open.discard(descriptor)
+            self.open_ends.discard(descriptor)
             return False
         if descriptor == self.process.stderr:
-            self.errors += data
-            over = max(len(self.errors) - self.limits.stderr, 0)
-            self.dropped += over
-            del self.errors[:over]
+            self._add_error(data)
         else:
-            self._add(data)
+            self._add_output(data)
         return True
 
-    def _add(self, data: bytes) -> None:
-        if self.length < 0:
-            at = data.find(b"\n")
-            if at >= 0:
-                self.length = len(self.answer) + at
-            self.answer += data
-        elif len(self.answer) <= self.length + 1 + _CHUNK_BYTES:
-            self.answer += data  # enough of it for an error message
+    def _add_error(self, data: bytes) -> None:
+        self.stderr_tail += data
+        excess_bytes = max(len(self.stderr_tail) - self.limits.stderr, 0)
+        self.dropped += excess_bytes
+        del self.stderr_tail[:excess_bytes]
+
+    def _add_output(self, data: bytes) -> None:
+        if self.line_length < 0:
+            position = data.find(b"\n")
+            if position >= 0:
+                self.line_length = len(self.output) + position
+            self.output += data
+        elif len(self.output) <= self.line_length + 1 + _CHUNK_BYTES:
+            self.output += data  # enough of it for an error message
 
     def _drain(self) -> None:
         """Read what is left in the pipes of the ended program: at most a pipeful."""
@@ -274,13 +256,13 @@ class _LineExchange:
 
     def _read_until_closed(self) -> None:
         """Read on until the program closes its outputs, writes more, or the grace period ends."""
-        until = self._grace_deadline()
+        grace_end = self._grace_deadline()
         outputs = {self.process.stdout, self.process.stderr}
-        while outputs & self.open and not self._extra_output():
-            left = until - time.monotonic()
-            if left <= 0:
+        while outputs & self.open_ends and not self._extra_output():
+            remaining = grace_end - time.monotonic()
+            if remaining <= 0:
                 return
-            for descriptor, _ in self.poll.poll(left * 1000 + 0.5):
+            for descriptor, _ in self.poll.poll(remaining * 1000 + 0.5):
                 if descriptor == self.cancel:
                     self.poll.unregister(self.cancel)  # too late: the reply is complete
                     self.cancel = -1
@@ -291,36 +273,38 @@ class _LineExchange:
 
     def _extra_output(self) -> bytes:
         """What was written after the line, without white space around it."""
-        return bytes(self.answer[self.length + 1 :]).strip() if self.length >= 0 else b""
+        return bytes(self.output[self.line_length + 1 :]).strip() if self.line_length >= 0 else b""
 
     # --- faults ------------------------------------------------------------------------------
 
     def _extra_output_fault(self) -> tuple[Fault, str]:
-        return two_lines_fault(bytes(self.answer[: self.length]), self._extra_output())
+        return two_lines_fault(bytes(self.output[: self.line_length]), self._extra_output())
 
-    def _without_line(self) -> ExchangeResult:
+    def _finish_without_line(self) -> ExchangeResult:
         exit_ = self.process.wait(max(0.0, self._grace_deadline() - time.monotonic()))
         ended = exit_
         if exit_ is None:
-            exit_ = self._end()
+            exit_ = self._kill()
             if exit_ is not None and exit_.reason != "killed":
                 ended = exit_  # it had ended before, but was reported late
         self._drain()
-        said = self._said()
-        if not self.keep and self.length < 0 and is_complete(bytes(self.answer)):
-            return ExchangeResult(bytes(self.answer), None, "", said, exit_)
-        fault, detail = self._fault_of_exit(ended)
-        return ExchangeResult(b"", fault, detail, said, exit_, self._wrote())
+        stderr_text = self._format_stderr()
+        if self.line_length < 0 and is_complete(bytes(self.output)):
+            return ExchangeResult(bytes(self.output), stderr=stderr_text, exit=exit_)
+        fault, detail = self._find_exit_fault(ended)
+        return ExchangeResult(
+            fault=fault, detail=detail, stderr=stderr_text, exit=exit_, wrote=self._first_output()
+        )
 
-    def _said(self) -> str:
+    def _format_stderr(self) -> str:
         """The end of stderr, with a note when bytes before it were dropped."""
         note = f"… [{self.dropped:,} bytes were dropped] …\n" if self.dropped else ""
-        return note + self.errors.decode("utf-8", "replace")
+        return note + self.stderr_tail.decode("utf-8", "replace")
 
-    def _wrote(self) -> bytes:
-        return bytes(self.answer[: self.limits.raw * 4])
+    def _first_output(self) -> bytes:
+        return bytes(self.output[: self.limits.raw * 4])
 
-    def _fault_of_exit(self, exit_: Exit | None) -> tuple[Fault, str]:
+    def _find_exit_fault(self, exit_: Exit | None) -> tuple[Fault, str]:
         if exit_ is None:
             return self._fault_without_reply()
         if exit_.reason in {"", "killed"}:
@@ -334,26 +318,34 @@ class _LineExchange:
         match exit_.reason:
             case "cannot-start":
                 return "cannot-start", exit_.detail
+            case "memory" | "processes" | "written":
+                return exit_.reason, self._describe_limit(exit_.reason)
+            case _:
+                return "crashed", Message("its supervisor was killed")
+
+    def _describe_limit(self, reason: Literal["memory", "processes", "written"]) -> Message:
+        """The detail of a limit that the launcher enforces."""
+        match reason:
             case "memory":
                 size = self.limits.memory // (1024 * 1024)
-                return "memory", Message(
+                return Message(
                     "it and its children held more than {size} MB together", size=f"{size:,}"
                 )
             case "processes":
-                return "processes", Message(
+                return Message(
                     "it started more than {count} processes", count=f"{self.limits.processes:,}"
                 )
-            case _:
-                return "crashed", Message("its supervisor was killed")
+            case "written":
+                return too_much_written(self.limits)
 
     def _fault_without_reply(self) -> tuple[Fault, str]:
         """The fault of a program that closed its output, or ended well, without a line."""
         if self._is_unread():
             return "closed-input", Message("it did not read the whole request")
-        if self.answer:
-            said = quote(bytes(self.answer))
+        if self.output:
+            quoted = quote(bytes(self.output))
             return "partial-reply", Message(
-                "it wrote something that is not its reply: {quote}; send it to stderr", quote=said
+                "it wrote something that is not its reply: {quote}; send it to stderr", quote=quoted
             )
         return "no-reply", Message("it ended without a reply")
 
@@ -361,9 +353,9 @@ class _LineExchange:
         """Whether it certainly did not read the whole request.
 
         A pipe holds a short request, read or not: whether writing it failed depends on timing, and
-        a fault should not. A kept worker has no such excuse: it ran before.
+        a fault should not.
         """
-        return bool(self.request) and (self.keep or self.length_of_request > _PIPE_BYTES)
+        return bool(self.request) and self.request_bytes > _PIPE_BYTES
 
     def _too_long(self) -> tuple[Fault, str]:
         return "too-long", Message(
@@ -375,46 +367,125 @@ class _LineExchange:
         return Message("there was no reply within {seconds} s", seconds=seconds)
 
     def _fail(self, fault: Fault, detail: str) -> ExchangeResult:
-        exit_ = self._end()
+        exit_ = self._kill()
         self._drain()
-        return ExchangeResult(b"", fault, detail, self._said(), exit_, self._wrote())
+        return ExchangeResult(
+            fault=fault,
+            detail=detail,
+            stderr=self._format_stderr(),
+            exit=exit_,
+            wrote=self._first_output(),
+        )
 
-    def _end(self) -> Exit | None:
+    def _kill(self) -> Exit | None:
         self.process.kill()
         self._close_input()
         return self.process.wait(KILL_TIMEOUT_S)
 
 
-def to_result(
-    exchanged: ExchangeResult, limits: ProgramLimits, tier: Tier, way: Literal["cold", "warm"]
-) -> RunResult:
-    """The result of a call: the parsed reply line, or the fault."""
-    fault, detail = exchanged.fault, exchanged.detail
-    if fault == "cannot-start" and not detail:
+class _ScriptRun(_LineExchange):
+    """A run of a program that exchanges no lines."""
+
+    dropped_output = 0
+    live: LiveOutput | None = None
+
+    def exchange(self) -> ExchangeResult:
+        """Write the input, and read both outputs until the process ends."""
+        self._write()
+        self.poll.register(self.process.fileno(), select.POLLIN)
+        while (exit_ := self.process.wait(0)) is None:
+            remaining = self.deadline - time.monotonic()
+            if remaining <= 0:
+                return self._fail("timeout", self._timeout_detail())
+            for descriptor, _ in self.poll.poll(remaining * 1000 + 0.5):
+                if descriptor == self.cancel:
+                    return self._fail("cancelled", Message("the call was taken back"))
+                if descriptor == self.process.stdin:
+                    self._write()
+                else:
+                    self._read(descriptor)
+        self._close_input()
+        self._drain()
+        if exit_.code == 0 and not exit_.reason:
+            return self._make_result(None, "", exit_)
+        return self._make_result(*self._find_exit_fault(exit_), exit_)
+
+    def _add_error(self, data: bytes) -> None:
+        if self.live is not None:
+            self.live("stderr", data)
+        super()._add_error(data)
+
+    def _add_output(self, data: bytes) -> None:
+        if self.live is not None:
+            self.live("stdout", data)
+        shown_part = data[: max(self.limits.reply - len(self.output), 0)]
+        self.output.extend(shown_part)
+        self.dropped_output += len(data) - len(shown_part)
+
+    def _fail(self, fault: Fault, detail: str) -> ExchangeResult:
+        exit_ = self._kill()
+        self._drain()
+        return self._make_result(fault, detail, exit_)
+
+    def _make_result(self, fault: Fault | None, detail: str, exit_: Exit | None) -> ExchangeResult:
+        output, dropped = bytes(self.output), self.dropped_output
+        return ExchangeResult(
+            output, fault, detail, stderr=self._format_stderr(), exit=exit_, dropped=dropped
+        )
+
+    def _timeout_detail(self) -> str:
+        return Message("it did not end within {seconds} s", seconds=f"{self.limits.timeout:g}")
+
+
+def script_result(exchanged: ExchangeResult, tier: Tier) -> RunResult:
+    """The result of a script: what it printed, and the fault if it failed."""
+    result = _describe_end(exchanged, tier)
+    output = exchanged.line.decode("utf-8", "replace")
+    return result._replace(output=output, truncated=exchanged.dropped)
+
+
+def _describe_end(exchanged: ExchangeResult, tier: Tier) -> RunResult:
+    """A result without the output."""
+    detail = exchanged.detail
+    if exchanged.fault == "cannot-start" and not detail:
         # The program was never started, so stderr is bwrap's own.
-        said = exchanged.stderr.strip().splitlines()
-        detail = said[0] if said else "bubblewrap"
-    raw = exchanged.line or exchanged.wrote
-    about = RunResult(
-        fault=fault,
+        stderr_lines = exchanged.stderr.strip().splitlines()
+        detail = stderr_lines[0] if stderr_lines else "bubblewrap"
+    return RunResult(
+        fault=exchanged.fault,
         detail=detail,
         tier=tier,
-        way=way,
         stderr=exchanged.stderr,
         exit_code=exchanged.exit_code,
         peak=exchanged.exit.peak if exchanged.exit is not None else 0,
-        raw=raw[: limits.raw * 4].decode("utf-8", "replace")[: limits.raw],
     )
-    if fault is not None:
-        return about
+
+
+def to_result(exchanged: ExchangeResult, limits: ProgramLimits, tier: Tier) -> RunResult:
+    """The result of a call: the parsed reply line, or the fault."""
+    raw = (exchanged.line or exchanged.wrote)[: limits.raw * 4]
+    result = _describe_end(exchanged, tier)._replace(
+        raw=raw.decode("utf-8", "replace")[: limits.raw]
+    )
+    if exchanged.fault is not None:
+        return result
     reply = read_reply(exchanged.line, limits.output)
-    return about._replace(
+    return result._replace(
         output=reply.output,
         error=reply.error,
         data=reply.data,
         truncated=reply.truncated,
         fault=reply.fault,
         detail=reply.detail,
+    )
+
+
+def too_much_written(limits: ProgramLimits) -> Message:
+    """The detail of the fault `written`."""
+    return Message(
+        "it wrote more than {size} MB or {count} files to the workspace or its home",
+        size=f"{limits.written >> 20:,}",
+        count=f"{limits.changes:,}",
     )
 
 

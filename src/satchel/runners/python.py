@@ -9,23 +9,27 @@ from an index is refused. Then exactly these wheels are unpacked. Nothing of a p
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import os
 import re
 import sys
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from venv import EnvBuilder
 
 from satchel.errors import BuildFailed, MissingRuntime
 from satchel.i18n import say
 from satchel.runners.base import Program
 from satchel.runners.build import (
-    HOME,
+    HOME_FOLDER,
     BuildToolFailed,
     cannot_build,
     digest,
+    is_complete,
     read_inside,
-    unpublished,
+    unpublished_error,
 )
 from satchel.runners.sandbox import find_interpreter
 
@@ -41,7 +45,7 @@ if TYPE_CHECKING:
 # or uv decide where packages come from.
 
 REQUIREMENTS = "requirements.txt"
-_MAX_FILE_BYTES = 256 * 1024
+MAX_FILE_BYTES = 256 * 1024
 
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 _VERSION = r"(?:===|==|~=|!=|<=|>=|<|>)\s*[A-Za-z0-9.*+!_-]+"
@@ -53,31 +57,33 @@ _LINE = re.compile(
 _HASH = re.compile(r"--hash[= ](?:sha256|sha384|sha512):[0-9a-fA-F]{64,128}")
 
 
-def read_requirements(folder: str) -> str:
+def read_requirements(folder: str, path: str = REQUIREMENTS) -> str:
     """The packages in `requirements.txt`, one a line; empty when there are none.
 
     Raises:
         BuildFailed: a line is something else than a package, a version, a marker or a hash.
     """
-    raw = read_inside(folder, REQUIREMENTS, _MAX_FILE_BYTES)
+    raw = read_inside(folder, path, MAX_FILE_BYTES)
     if not raw:
         return ""
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
         raise BuildFailed(
-            say("`{path}` is not text", path=REQUIREMENTS),
+            say("`{path}` is not text", path=path),
             say("Save the file as UTF-8 without BOM"),
         ) from exc
-    kept, wrong = split_requirements(text)
+    packages, wrong = split_requirements(text)
     if wrong:
-        raise unpublished(REQUIREMENTS, [f"{line}: `{words}`" for line, words in wrong])
-    return "\n".join(kept)
+        raise unpublished_error(
+            path, [f"{say('line {line}', line=line)}: `{words}`" for line, words in wrong]
+        )
+    return "\n".join(packages)
 
 
 def split_requirements(text: str) -> tuple[list[str], list[tuple[int, str]]]:
     """The lines that name a package, and all others with their numbers."""
-    kept: list[str] = []
+    packages: list[str] = []
     wrong: list[tuple[int, str]] = []
     number, start, joined = 0, 0, ""
     for number, line in enumerate(text.splitlines(), 1):
@@ -86,27 +92,76 @@ def split_requirements(text: str) -> tuple[list[str], list[tuple[int, str]]]:
         if bare.rstrip().endswith("\\"):
             joined += bare.rstrip()[:-1] + " "
             continue
-        whole = (joined + bare).strip()
+        requirement = (joined + bare).strip()
         joined, first, start = "", start, 0
-        if whole and _is_plain(whole):
-            kept.append(re.sub(r"\s+", " ", whole))
-        elif whole:
-            wrong.append((first, whole[:80]))
+        if requirement and is_plain(requirement):
+            packages.append(re.sub(r"\s+", " ", requirement))
+        elif requirement:
+            wrong.append((first, requirement[:80]))
     if joined.strip():
         wrong.append((number, "\\"))
-    return kept, wrong
+    return packages, wrong
 
 
-def _is_plain(line: str) -> bool:
-    if line.startswith("-"):
+def is_plain(line: str) -> bool:
+    """Whether a requirement names a package of an index, with a version, a marker or hashes."""
+    if re.search(r"(?:^|[\s;])-(?!-hash)", line):
         return False
-    need, *options = re.split(r"\s+(?=--)", line)
-    return bool(_LINE.fullmatch(need.strip())) and all(_HASH.fullmatch(one) for one in options)
+    need, *options = re.split(r" (?=--)", " ".join(line.split()))
+    return bool(_LINE.fullmatch(need.strip())) and all(
+        _HASH.fullmatch(option) for option in options
+    )
+
+
+def is_package(item: object) -> bool:
+    """Whether an entry of a list, as in a script, is such a requirement."""
+    return (
+        isinstance(item, str)
+        and item.isprintable()
+        and " --" not in item
+        and is_plain(item.strip())
+    )
+
+
+_CLAUSE = re.compile(r"\s*(>=|<=|==|!=|~=|>|<)\s*(\d{1,4}(?:\.\d{1,4}){0,3})(\.\*)?\s*")
+
+
+def fits(version_range: str) -> bool:
+    """Whether the running Python, from which environments are made, is in a range of versions."""
+    running = tuple(sys.version_info[:3])
+    for clause in filter(str.strip, version_range.split(",")):
+        parts = _CLAUSE.fullmatch(clause)
+        if parts is None:
+            return False
+        sign, star = parts[1], bool(parts[3])
+        version = tuple(int(part) for part in parts[2].split("."))
+        full = (*version, 0, 0)[:3]
+        same = running[: len(version)] == version if star else running == full
+        fits = {
+            ">=": running >= full,
+            "<=": running <= full,
+            ">": running > full,
+            "<": running < full,
+            "==": same,
+            "!=": not same,
+            "~=": running >= full and running[: len(version) - 1] == version[:-1],
+        }
+        if not fits[sign]:
+            return False
+    return True
 
 
 FLAGS = ("-E", "-s", "-B", "-X", "utf8")
 """Isolated mode (`-I`), except that the folder of the script is importable: no variables, no user's
 packages, no bytecode next to the sources; text is UTF-8 whatever the locale."""
+_SCRIPT_FLAGS = ("-s", "-B", "-X", "utf8")
+_SCRIPT_ENV = (
+    ("PYTHONDONTWRITEBYTECODE", "1"),
+    ("PYTHONNOUSERSITE", "1"),
+    ("PYTHONUNBUFFERED", "1"),
+    ("PYTHONUTF8", "1"),
+)
+"""Flags for the Pythons that a script starts. Its variables are made for it alone."""
 _WHEELS = ("--only-binary", ":all:")
 _PIP = """
 import runpy, sys
@@ -132,20 +187,63 @@ def prepare(
         MissingRuntime: there is no pip and no uv.
         BuildFailed: its packages cannot be installed.
     """
-    wanted = read_requirements(folder)
-    base = find_interpreter()
-    key = digest("python resolved", base.executable, base.tag, wanted)
-
-    def build(staging: str, path: str) -> tuple[str, ...]:
-        return _build(builds, base, wanted, staging, path, os.path.basename(folder), progress)
-
-    home = builds.get_or_build("python", key, build, progress)
-    python = _python_in(home)
+    home = environment(builds, read_requirements(folder), os.path.basename(folder), progress)
+    python, read = _python_in(home), find_interpreter().read
     script = os.path.join(folder, *entry.split("/"))
     program = Program(
-        argv=(python, *FLAGS, script), folder=folder, runtime="python", read=(home, *base.read)
+        argv=(python, *FLAGS, script), folder=folder, runtime="python", read=(home, *read)
     )
     return program, (python,)
+
+
+def script_program(folder: str, home: str, command: tuple[str, ...]) -> Program:
+    """A program that may import from the skill's folder and starts this Python as `python`.
+
+    Args:
+        folder: The skill's folder.
+        home: The environment.
+        command: What starts the script; `python` stands for the environment's.
+    """
+    python = _python_in(home)
+    argv = (python, *_SCRIPT_FLAGS, *command[1:]) if command[0] == "python" else command
+    read = (home, *find_interpreter().read)
+    folders = (os.path.dirname(python),)
+    return Program(
+        argv, folder, "python", read, (("PYTHONPATH", folder), *_SCRIPT_ENV), path=folders
+    )
+
+
+def environment(builds: BuildCache, requirements: str, skill: str, progress: Progress) -> str:
+    """The folder of an environment with these packages, built where missing.
+
+    Args:
+        builds: Where it is built.
+        requirements: One package a line, as `read_requirements` returns them.
+        skill: A name for messages.
+        progress: Called with one line at every stage.
+
+    Raises:
+        MissingRuntime: there is no pip and no uv.
+        BuildFailed: its packages cannot be installed.
+    """
+    base = find_interpreter()
+
+    def build(staging: str, path: str) -> tuple[str, ...]:
+        return _build(
+            builds, base, requirements, staging=staging, path=path, skill=skill, progress=progress
+        )
+
+    return builds.get_or_build("python", _key(requirements), build, progress)
+
+
+def is_built(builds: BuildCache, requirements: str) -> bool:
+    """Whether the environment with these packages is in the cache."""
+    return is_complete(builds.path("python", _key(requirements)))
+
+
+def _key(requirements: str) -> str:
+    base = find_interpreter()
+    return digest("python resolved", base.executable, base.tag, requirements)
 
 
 def _python_in(home: str) -> str:
@@ -158,7 +256,7 @@ def _python_in(home: str) -> str:
 def _build(
     builds: BuildCache,
     base: Interpreter,
-    wanted: str,
+    requirements: str,
     staging: str,
     path: str,
     skill: str,
@@ -166,8 +264,8 @@ def _build(
 ) -> tuple[str, ...]:
     home = os.path.join(staging, "env")
     _make_empty(home)
-    if wanted:
-        _install(builds, base, staging, wanted, skill, progress)
+    if requirements:
+        _install(builds, base, staging, requirements, skill, progress)
         # The environment is read-only later, and compiling at every start is slow. Not with the
         # environment's own Python: starting it may already run code of a package.
         compiling = [base.executable, "-I", "-m", "compileall", "-qq", "-s", staging, "-p", path]
@@ -177,13 +275,16 @@ def _build(
 
 
 def _make_empty(home: str) -> None:
-    from venv import EnvBuilder
-
     EnvBuilder(clear=True, symlinks=True).create(home)
 
 
 def _install(
-    builds: BuildCache, base: Interpreter, staging: str, wanted: str, skill: str, progress: Progress
+    builds: BuildCache,
+    base: Interpreter,
+    staging: str,
+    requirements: str,
+    skill: str,
+    progress: Progress,
 ) -> None:
     """Install with uv where available, else with pip; with pip also where uv failed.
 
@@ -192,7 +293,7 @@ def _install(
     failure = ""
     file = os.path.join(staging, REQUIREMENTS)
     for tool, command, read in _installers(builds, staging):
-        progress(say("Building `{skill}` with {tool}", skill=skill, tool=tool))
+        progress(say("Installing the packages of `{skill}` with {tool}…", skill=skill, tool=tool))
         run = partial(
             builds.run,
             staging=staging,
@@ -204,15 +305,15 @@ def _install(
             UV_LINK_MODE="copy",
             UV_PYTHON=_python_in(staging),
         )
-        _write(file, wanted)
+        _write(file, requirements)
         try:
-            if "--hash" not in wanted:  # with hashes it must name every package
+            if "--hash" not in requirements:  # with hashes it must name every package
                 resolve = _resolve_by_uv if tool == "uv" else _resolve_by_pip
                 _write(file, _check(resolve(run, command, file)))
             run([*command, "install", *_WHEELS, "--no-deps", "--require-hashes", "-r", file])
         except BuildToolFailed as exc:
             named = re.findall(r"^(?:Collecting|Processing) .+", exc.output, re.MULTILINE)
-            failure = "\n".join((f"{tool}: {exc.words}", *named[-1:]))
+            failure = "\n".join((f"{tool}: {exc.message}", *named[-1:]))
             # The next tool starts the environment's Python: it must not be half-installed.
             _make_empty(os.path.join(staging, "env"))
         else:
@@ -227,8 +328,6 @@ def _install(
 
 def _installers(builds: BuildCache, staging: str) -> Iterator[tuple[str, list[str], str]]:
     """The installers, the fastest first: name, command, path to read."""
-    import importlib.util
-
     beside = os.path.join(os.path.dirname(sys.executable), "uv")
     uv = builds.which("uv") or (beside if os.access(beside, os.X_OK) else None)
     if uv:
@@ -236,7 +335,7 @@ def _installers(builds: BuildCache, staging: str) -> Iterator[tuple[str, list[st
         yield "uv", [uv, "pip"], uv
     spec = importlib.util.find_spec("pip")
     for pip in (spec and spec.submodule_search_locations) or ():
-        alone = os.path.join(staging, HOME, "only-pip")  # without the packages next to it
+        alone = os.path.join(staging, HOME_FOLDER, "only-pip")  # without the packages next to it
         os.makedirs(alone)
         os.symlink(pip, os.path.join(alone, "pip"))
         yield "pip", [_python_in(staging), "-I", "-c", _PIP, alone], pip
@@ -249,22 +348,20 @@ def _resolve_by_uv(run: Callable[[list[str]], str], command: list[str], file: st
 
 
 def _resolve_by_pip(run: Callable[[list[str]], str], command: list[str], file: str) -> str:
-    import json
-
     report = f"{file}.json"
     options = ["--dry-run", "--ignore-installed", "--report", report, "--progress-bar", "off"]
     run([*command, "install", *_WHEELS, *options, "-r", file])
     with open(report, encoding="utf-8") as stream:
-        found: list[dict[str, Any]] = json.load(stream)["install"]
+        items: list[dict[str, Any]] = json.load(stream)["install"]
     os.unlink(report)
     lines: list[str] = []
-    for one in found:
-        name, address = one["metadata"]["name"], one["download_info"]["url"]
-        if one["is_direct"] or not address.endswith(".whl"):
+    for item in items:
+        name, address = item["metadata"]["name"], item["download_info"]["url"]
+        if item["is_direct"] or not address.endswith(".whl"):
             lines.append(f"{name} @ {address}")
         else:
-            hashed = one["download_info"]["archive_info"]["hashes"]["sha256"]
-            lines.append(f"{name}=={one['metadata']['version']} --hash=sha256:{hashed}")
+            hashed = item["download_info"]["archive_info"]["hashes"]["sha256"]
+            lines.append(f"{name}=={item['metadata']['version']} --hash=sha256:{hashed}")
     return "\n".join(lines)
 
 
@@ -275,10 +372,10 @@ def _check(resolved: str) -> str:
         BuildFailed: it has something else.
 
     """
-    kept, wrong = split_requirements(resolved)
+    packages, wrong = split_requirements(resolved)
     if wrong:
-        raise unpublished(REQUIREMENTS, [f"`{words}`" for _, words in wrong])
-    return "\n".join(kept)
+        raise unpublished_error(REQUIREMENTS, [f"`{words}`" for _, words in wrong])
+    return "\n".join(packages)
 
 
 def _write(file: str, text: str) -> None:

@@ -40,14 +40,14 @@ _KINDS = {
     bool: Message("true or false"),
 }
 
-_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
-_HALF = re.compile(r"\\u[dD][89a-fA-F]")
+_JSON_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _MAX_QUOTE_CHARS = 4_000
-_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
-_OTHERS = bytes(byte for byte in range(256) if byte not in b"[{]}")
+_BRACKET_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+_OTHER_BYTES = bytes(byte for byte in range(256) if byte not in b"[{]}")
 """Brackets become one level up (1) or down (-1); other bytes are dropped."""
-_BREAKS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
+_LINE_BREAK_ESCAPES = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 
 
 class ProgramReply(NamedTuple):
@@ -62,7 +62,7 @@ class ProgramReply(NamedTuple):
     detail: str = ""
 
 
-class _Wrong(Exception):
+class _ReplyFault(Exception):
     def __init__(self, fault: Fault, detail: str, **values: Any) -> None:
         self.fault: Fault = fault
         self.detail = detail if isinstance(detail, Message) else Message(detail, **values)
@@ -80,13 +80,13 @@ def request_line(request: RunRequest) -> bytes:
     """
     arguments = request.arguments
     text = _encode(arguments if isinstance(arguments, dict) else dict(arguments))
-    more = f',"tool":{_encode(request.tool)}' if request.several else ""
-    more += f',"key":{_encode(request.key)}' if request.key else ""
-    text = f'{{"arguments":{text}{more}}}\n'
+    further_fields = f',"tool":{_encode(request.tool)}' if request.several else ""
+    further_fields += f',"key":{_encode(request.key)}' if request.key else ""
+    text = f'{{"arguments":{text}{further_fields}}}\n'
     if text.isascii():
         return text.encode()
     try:
-        return text.translate(_BREAKS).encode()
+        return text.translate(_LINE_BREAK_ESCAPES).encode()
     except UnicodeEncodeError:  # a lone surrogate: only an escape can carry it
         return json.dumps(json.loads(text), separators=(",", ":")).encode() + b"\n"
 
@@ -95,13 +95,13 @@ def read_reply(line: bytes, limit: int) -> ProgramReply:
     """Parse a reply line."""
     try:
         fields = _parse(line)
-        output, error = _text(fields, "output"), _text(fields, "error")
-    except _Wrong as wrong:
-        return ProgramReply(fault=wrong.fault, detail=wrong.detail)
+        output, error = _read_text(fields, "output"), _read_text(fields, "error")
+    except _ReplyFault as fault:
+        return ProgramReply(fault=fault.fault, detail=fault.detail)
     data = cast("dict[str, Any] | None", fields.get("data"))
-    output, cut = shorten(output, limit)
-    error, also = shorten(error, limit)
-    return ProgramReply(output, error, data, cut + also)
+    output, output_cut = shorten(output, limit)
+    error, error_cut = shorten(error, limit)
+    return ProgramReply(output, error, data, output_cut + error_cut)
 
 
 def is_complete(data: bytes) -> bool:
@@ -111,21 +111,21 @@ def is_complete(data: bytes) -> bool:
         return False
     try:
         _parse(data)
-    except _Wrong as wrong:
-        return wrong.fault == "wrong-fields"
+    except _ReplyFault as fault:
+        return fault.fault == "wrong-fields"
     return True
 
 
-def two_lines_fault(line: bytes, rest: bytes) -> tuple[Fault, str]:
+def two_lines_fault(line: bytes, second_line: bytes) -> tuple[Fault, str]:
     """The fault of more than one line: that of the first, if it is no reply."""
     try:
         _parse(line)
-    except _Wrong as wrong:
-        if wrong.fault == "not-an-object":
-            return "not-json", _stray(line)
-        if wrong.fault != "wrong-fields":  # such an object was meant as a reply
-            return wrong.fault, wrong.detail
-    return "two-replies", _stray(rest)
+    except _ReplyFault as fault:
+        if fault.fault == "not-an-object":
+            return "not-json", _stray_output(line)
+        if fault.fault != "wrong-fields":  # such an object was meant as a reply
+            return fault.fault, fault.detail
+    return "two-replies", _stray_output(second_line)
 
 
 def shorten(text: str, limit: int) -> tuple[str, int]:
@@ -133,8 +133,8 @@ def shorten(text: str, limit: int) -> tuple[str, int]:
     cut = len(text) - limit
     if cut <= 0:
         return text, 0
-    said = say("[{n} more characters were cut; ask for a smaller part]", n=f"{cut:,}")
-    return f"{text[:limit]}… {said}", cut
+    note = say("[{n} more characters were cut; ask for a smaller part]", n=f"{cut:,}")
+    return f"{text[:limit]}… {note}", cut
 
 
 def _parse(line: bytes) -> dict[str, Any]:
@@ -142,108 +142,112 @@ def _parse(line: bytes) -> dict[str, Any]:
     try:
         text = line.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise _Wrong(
+        raise _ReplyFault(
             "bad-utf8", "byte {count} of its reply is not UTF-8", count=f"{error.start + 1:,}"
         ) from None
     text = text.removeprefix("\ufeff")
     if not text.strip():
-        raise _not_json("an empty line")
+        raise _json_fault("an empty line")
     _check_depth(text)
     try:
         value: object = _decode(text)
     except json.JSONDecodeError as error:
-        raise _Wrong("not-json", _where(text, error)) from None
+        raise _ReplyFault("not-json", _describe_json_error(text, error)) from None
     except (ValueError, RecursionError):
-        raise _not_json("a number with too many digits") from None
+        raise _json_fault("a number with too many digits") from None
     if not isinstance(value, dict):
-        raise _Wrong("not-an-object", "its reply is {kind}, not an object", kind=_kind(value))
+        raise _ReplyFault(
+            "not-an-object", "its reply is {kind}, not an object", kind=_describe_kind(value)
+        )
     fields = cast("dict[str, Any]", value)
     unknown = [name for name in fields if name not in FIELDS]
     if unknown:
-        raise _Wrong(
-            "wrong-fields", "its reply has a wrong field, `{name}`", name=_plain(unknown[0])
+        raise _ReplyFault(
+            "wrong-fields", "its reply has a wrong field, `{name}`", name=_quote_name(unknown[0])
         )
     if "output" not in fields and "error" not in fields:
-        raise _Wrong("wrong-fields", "its reply has neither `output` nor `error`")
+        raise _ReplyFault("wrong-fields", "its reply has neither `output` nor `error`")
     if not isinstance(fields.get("data"), (dict, NoneType)):
-        raise _wrong_kind("data", fields["data"], dict)
-    if _HALF.search(text):
+        raise _kind_fault("data", fields["data"], dict)
+    if _SURROGATE_ESCAPE.search(text):
         fields = cast("dict[str, Any]", _without_surrogates(fields))
     return fields
 
 
-def _text(fields: dict[str, Any], name: str) -> str:
+def _read_text(fields: dict[str, Any], name: str) -> str:
     value = fields.get(name)
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise _wrong_kind(name, value, str)
+        raise _kind_fault(name, value, str)
     return value
 
 
-def _wrong_kind(name: str, value: object, wanted: type) -> _Wrong:
-    kinds = {"kind": _kind(value), "wanted": _KINDS[wanted]}
-    return _Wrong("wrong-fields", "`{name}` is {kind}, not {wanted}", name=name, **kinds)
+def _kind_fault(name: str, value: object, expected: type) -> _ReplyFault:
+    kinds = {"kind": _describe_kind(value), "wanted": _KINDS[expected]}
+    return _ReplyFault("wrong-fields", "`{name}` is {kind}, not {wanted}", name=name, **kinds)
 
 
-def _not_json(reason: str) -> _Wrong:
-    return _Wrong("not-json", "its reply is not JSON: {reason}", reason=reason)
+def _json_fault(reason: str) -> _ReplyFault:
+    return _ReplyFault("not-json", "its reply is not JSON: {reason}", reason=reason)
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise _Wrong("wrong-fields", "its reply has a wrong field, `{name}`", name=_plain(twice))
-    return found
+        repeated_name = next(name for name in names if names.count(name) > 1)
+        raise _ReplyFault(
+            "wrong-fields", "its reply has a wrong field, `{name}`", name=_quote_name(repeated_name)
+        )
+    return fields
 
 
-def _constant(name: str) -> None:
-    raise _not_json(f"`{name}`")
+def _refuse_constant(name: str) -> None:
+    raise _json_fault(f"`{name}`")
 
 
-def _float(digits: str) -> float:
+def _read_float(digits: str) -> float:
     value = float(digits)
     if math.isinf(value):
-        raise _not_json(f"`{digits[:40]}`")
+        raise _json_fault(f"`{digits[:40]}`")
     return value
 
 
 def _check_depth(text: str) -> None:
     if text.count("[") + text.count("{") <= MAX_NESTING_DEPTH:
         return
-    outside = _STRING.sub("", text).partition('"')[0]  # without a string that is cut in two
-    steps = array("b", outside.encode().translate(_STEPS, _OTHERS))
+    outside = _JSON_STRING.sub("", text).partition('"')[0]  # without a string that is cut in two
+    steps = array("b", outside.encode().translate(_BRACKET_STEPS, _OTHER_BYTES))
     if max(accumulate(steps), default=0) > MAX_NESTING_DEPTH:
-        raise _not_json(f"nested deeper than {MAX_NESTING_DEPTH}")
+        raise _json_fault(f"nested deeper than {MAX_NESTING_DEPTH}")
 
 
 def _without_surrogates(value: object) -> object:
     if isinstance(value, str):
         return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", value)
     if isinstance(value, list):
-        return [_without_surrogates(each) for each in cast("list[object]", value)]
+        return [_without_surrogates(member) for member in cast("list[object]", value)]
     if isinstance(value, dict):
         items = cast("dict[str, object]", value).items()
         return {
-            cast("str", _without_surrogates(name)): _without_surrogates(each)
-            for name, each in items
+            cast("str", _without_surrogates(name)): _without_surrogates(member)
+            for name, member in items
         }
     return value
 
 
-def _where(text: str, error: json.JSONDecodeError) -> str:
+def _describe_json_error(text: str, error: json.JSONDecodeError) -> str:
     if not text.lstrip().startswith(("{", "[")):
-        return _stray(text.encode())
+        return _stray_output(text.encode())
     if text.lstrip().startswith("{") and error.pos >= len(text.rstrip()):
         return Message("its reply is spread over several lines; write it in one")
-    near = text[max(0, error.pos - 20) : error.pos + 20]
-    reason = f"{error.msg} at character {error.pos + 1:,}: {quote(near.encode())}"
+    excerpt = text[max(0, error.pos - 20) : error.pos + 20]
+    reason = f"{error.msg} at character {error.pos + 1:,}: {quote(excerpt.encode())}"
     return Message("its reply is not JSON: {reason}", reason=reason)
 
 
-def _stray(line: bytes) -> str:
+def _stray_output(line: bytes) -> str:
     return Message(
         "it wrote something that is not its reply: {quote}; send it to stderr",
         quote=quote(line.strip()),
@@ -256,22 +260,22 @@ def quote(data: bytes) -> str:
     Nearly complete: redaction finds a secret only where it is not cut. It is shortened afterwards.
     """
     text = data[: _MAX_QUOTE_CHARS * 4].decode("utf-8", "replace").replace("`", "'")
-    shown = replace_unprintable(text, "\N{REPLACEMENT CHARACTER}")
-    cut = len(shown) > _MAX_QUOTE_CHARS or len(data) > _MAX_QUOTE_CHARS * 4
-    return f"`{shown[:_MAX_QUOTE_CHARS]}…`" if cut else f"`{shown}`"
+    printable_text = replace_unprintable(text, "\N{REPLACEMENT CHARACTER}")
+    cut = len(printable_text) > _MAX_QUOTE_CHARS or len(data) > _MAX_QUOTE_CHARS * 4
+    return f"`{printable_text[:_MAX_QUOTE_CHARS]}…`" if cut else f"`{printable_text}`"
 
 
-def _kind(value: object) -> str:
+def _describe_kind(value: object) -> str:
     if value is None:
         return "null"
     return _KINDS.get(cast("type[Any]", type(value)), Message("a number"))
 
 
-def _plain(name: str) -> str:
+def _quote_name(name: str) -> str:
     return quote(name.encode("utf-8", "replace")).strip("`")
 
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _decode = json.JSONDecoder(
-    object_pairs_hook=_object, parse_constant=_constant, parse_float=_float
+    object_pairs_hook=_make_object, parse_constant=_refuse_constant, parse_float=_read_float
 ).decode

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,11 +18,13 @@ from satchel._fs import is_inside
 from satchel.errors import Refused
 from satchel.i18n import say
 from satchel.runners.base import Launch, ProgramLimits
+from satchel.skill.file_tree import VERSION_CONTROL
+from satchel.skill.requirements import SANDBOX_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from satchel.runners.base import Program, ProgramPermissions, Tier
+    from satchel.runners.base import Overlay, Program, ProgramPermissions, Tier
 
 # --- bubblewrap ---------------------------------------------------------------------------
 # bwrap itself is started with an empty environment: `--clearenv` would leave the caller's whole
@@ -28,15 +32,44 @@ if TYPE_CHECKING:
 # line. What is not bound does not exist inside: no home, no `/run`, no `/var`, no `/sys`. Each bind
 # costs about 0.03 ms, so the list is short.
 
-_BWRAP_PLACES = ("/usr/bin", "/usr/local/bin", "/bin", "/run/current-system/sw/bin")
+_BWRAP_FOLDERS = ("/usr/bin", "/usr/local/bin", "/bin", "/run/current-system/sw/bin")
 """Not PATH, where a project may have put a folder of its own."""
-_INSIDE = "1000"
+_SANDBOX_UID = "1000"
 """Uid of the host's root inside: an ordinary user. Other users keep theirs."""
-_HOLD = (
+_ISOLATION_OPTIONS = (
     "--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--new-session",
     "--cap-drop", "ALL", "--hostname", "sandbox",
 )  # fmt: skip
+_EMPTY_FILE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "py.typed")
 _DEVICES = ("null", "zero", "random", "urandom")
+_SYSTEM_PATHS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
+_ETC_FILES = ("ld.so.cache", "alternatives", "localtime", "ssl/openssl.cnf")
+"""Node exits at once when it may not read the last one."""
+_ETC_NETWORK_FILES = (
+    "resolv.conf", "hosts", "nsswitch.conf", "gai.conf", "services", "protocols", "ssl/certs",
+    "ssl/cert.pem", "pki/tls/certs", "pki/ca-trust/extracted", "ca-certificates",
+)  # fmt: skip
+"""Names and certificates; never a folder with private keys."""
+_PROC_FILES = ("self", "cpuinfo", "meminfo", "stat")
+"""Landlock: the process itself and what is the same for everyone. Node reads its memory use and the
+number of processors there; command lines of other processes stay hidden."""
+_READ_DEVICES = ("zero", "random", "urandom")
+_WRITE_DEVICES = ("null",)
+_PASSED_VARIABLES = ("LANG", "LANGUAGE", "TZ")
+_LIMITS = ProgramLimits()
+_BUILD_LIMITS = ProgramLimits(
+    file_size=4 << 30, memory=4 << 30, processes=2048, open_files=4096, timeout=0.0
+)
+_SCRATCH = "/tmp"  # noqa: S108 - a place inside bwrap
+"""The scratch folder; what is visible below it is mounted into it."""
+_SCRATCH_SIZE_RATIO = 4
+"""Size of the scratch folder in memory, as a multiple of the largest file."""
+_CONFINING_SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_landlock.py")
+_SECRET_NAMES = frozenset((".env", ".envrc", ".netrc", ".pgpass", ".pypirc", ".git-credentials"))
+_PUBLIC_SUFFIXES = (".example", ".sample", ".template", ".dist")
+_UNSEARCHED_FOLDERS = frozenset((".git", "node_modules", "__pycache__", ".venv", "venv"))
+_MAX_SEARCHED_ENTRIES = 2_000
+_MAX_SEARCHED_DEPTH = 3
 
 
 class SandboxView(NamedTuple):
@@ -47,18 +80,21 @@ class SandboxView(NamedTuple):
     links: tuple[tuple[str, str], ...] = ()
     """Links of the system: target and path."""
     write: tuple[str, ...] = ()
-    guard: tuple[str, ...] = ()
-    """Read-only parts of what may be written."""
-    scratch: str = "/tmp"  # noqa: S108 - a place inside the sandbox, in memory
+    overlay: Overlay | None = None
+    """Over the workspace, which is then in `write`."""
+    scratch: str = ""
+    """In memory, or on disk beside an overlay."""
     cwd: str = "/"
     scratch_size: int = 0
     network: bool = False
     env: tuple[tuple[str, str], ...] = ()
+    hidden: tuple[str, ...] = ()
+    """Files of the workspace, and folders of the skill, that look empty."""
 
 
 def find_bwrap() -> str:
     """The path of bubblewrap; empty when it is not installed."""
-    for folder in _BWRAP_PLACES:
+    for folder in _BWRAP_FOLDERS:
         path = os.path.join(folder, "bwrap")
         if os.access(path, os.X_OK):
             return path
@@ -72,71 +108,59 @@ def bwrap_command(bwrap: str, argv: Iterable[str]) -> tuple[str, ...]:
 
 def bwrap_options(view: SandboxView) -> bytes:
     """The options, each terminated by NUL."""
-    words = [*_HOLD]
+    options = [*_ISOLATION_OPTIONS]
     if view.network:
-        words.append("--share-net")
+        options.append("--share-net")
     if os.geteuid() == 0:
-        words += ["--uid", _INSIDE, "--gid", _INSIDE]
+        options += ["--uid", _SANDBOX_UID, "--gid", _SANDBOX_UID]
     for target, path in view.links:
-        words += ["--symlink", target, path]
-    words += ["--proc", "/proc", *_devices(view.scratch)]
-    words += ["--size", str(view.scratch_size), "--perms", "0700", "--tmpfs", view.scratch]
-    words += _binds(view)
+        options += ["--symlink", target, path]
+    options += ["--proc", "/proc", *_device_options(view.scratch)]
+    if view.overlay is not None:
+        options += ["--bind", view.overlay.scratch, view.scratch]
+    else:
+        options += ["--size", str(view.scratch_size), "--perms", "0700", "--tmpfs", view.scratch]
+    options += _bind_options(view)
+    for path in view.hidden:
+        if os.path.isdir(path):
+            options += ["--tmpfs", path, "--remount-ro", path]
+        else:
+            options += ["--ro-bind", _EMPTY_FILE, path]
     # The root is in memory, too, and could be filled without a limit. And root of the host,
     # whatever its uid inside, would still own the files below `/proc/sys`.
-    words += ["--remount-ro", "/proc", "--remount-ro", "/", "--chdir", view.cwd]
+    options += ["--remount-ro", "/proc", "--remount-ro", "/", "--chdir", view.cwd]
     for name, value in view.env:
-        words += ["--setenv", name, value]
-    return b"".join(os.fsencode(word) + b"\0" for word in words)
+        options += ["--setenv", name, value]
+    return b"".join(os.fsencode(option) + b"\0" for option in options)
 
 
-def _devices(scratch: str) -> list[str]:
-    words = ["--dir", "/dev", "--symlink", scratch, "/dev/shm"]  # noqa: S108 - inside
-    words += ["--symlink", "/proc/self/fd", "/dev/fd"]
+def _device_options(scratch: str) -> list[str]:
+    options = ["--dir", "/dev", "--symlink", scratch, "/dev/shm"]  # noqa: S108 - inside
+    options += ["--symlink", "/proc/self/fd", "/dev/fd"]
     for number, name in enumerate(("stdin", "stdout", "stderr")):
-        words += ["--symlink", f"/proc/self/fd/{number}", f"/dev/{name}"]
+        options += ["--symlink", f"/proc/self/fd/{number}", f"/dev/{name}"]
     for name in _DEVICES:
-        words += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]
-    return words
+        options += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]
+    return options
 
 
-def _binds(view: SandboxView) -> list[str]:
+def _bind_options(view: SandboxView) -> list[str]:
     """Shallow paths first, so that a deeper one is not covered; read-only wins."""
-    how = dict.fromkeys(view.write, "--bind")
-    for path in view.guard:
-        # A folder above a protected one could be renamed and replaced: a mount point cannot.
-        above = os.path.dirname(path)
-        while any(above.startswith(root + "/") for root in view.write):
-            how.setdefault(above, "--bind")
-            above = os.path.dirname(above)
-    how.update(dict.fromkeys(view.read, "--ro-bind-try"))
-    how.update(dict.fromkeys(view.guard, "--ro-bind"))
-    words: list[str] = []
-    for path in sorted(how, key=lambda path: path.count("/")):
-        words += [how[path], path, path]
-    return words
+    bind_options = dict.fromkeys(view.write, "--bind")
+    bind_options.update(dict.fromkeys(view.read, "--ro-bind-try"))
+    overlay = view.overlay
+    options: list[str] = []
+    for path in sorted(bind_options, key=lambda path: path.count("/")):
+        if overlay is not None and overlay.mounted_by == "bwrap" and path == overlay.workspace:
+            options += ["--overlay-src", path, "--overlay", overlay.upper, overlay.work, path]
+        else:
+            options += [bind_options[path], path, path]
+    return options
 
 
 # --- the view of a program ----------------------------------------------------------------
 # Only paths that are named here, by the runtime or by the user's declaration are visible. A
 # workspace that contains the user's home is refused.
-
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
-_ETC = ("ld.so.cache", "alternatives", "localtime", "ssl/openssl.cnf")
-"""Node exits at once when it may not read the last one."""
-_ETC_NETWORK = (
-    "resolv.conf", "hosts", "nsswitch.conf", "gai.conf", "services", "protocols", "ssl/certs",
-    "ssl/cert.pem", "pki/tls/certs", "pki/ca-trust/extracted", "ca-certificates",
-)  # fmt: skip
-"""Names and certificates; never a folder with private keys."""
-_PROC = ("self", "cpuinfo", "meminfo", "stat")
-"""Landlock: the process itself and what is the same for everyone. Node reads its memory use and the
-number of processors there; command lines of other processes stay hidden."""
-_READ_DEVICES = ("zero", "random", "urandom")
-_WRITE_DEVICES = ("null",)
-_KEPT = ("LANG", "LANGUAGE", "TZ")
 
 
 class Interpreter(NamedTuple):
@@ -172,12 +196,15 @@ def program_environment(
     """The program's variables, without the user's own except for the locale."""
     env = dict(permissions.secrets)
     env |= {
-        name: value for name, value in os.environ.items() if name in _KEPT or name.startswith("LC_")
+        name: value
+        for name, value in os.environ.items()
+        if name in _PASSED_VARIABLES or name.startswith("LC_")
     }
-    env["PATH"] = path
+    env["PATH"] = os.pathsep.join((*program.path, path))
     env.update(program.env)
     env["HOME"] = env["TMPDIR"] = env["SATCHEL_SCRATCH"] = scratch
     env["SATCHEL_SKILL_DIR"] = program.folder
+    env["GIT_CONFIG_NOSYSTEM"] = "1"  # Landlock: git fails where it may not read `/etc/gitconfig`
     if permissions.workspace:
         env["SATCHEL_WORKSPACE"] = os.path.realpath(permissions.workspace)
     return tuple(env.items())
@@ -186,10 +213,10 @@ def program_environment(
 @lru_cache(maxsize=2)
 def system_paths(*, network: bool) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     """Paths of the system that every program needs, and links among them: target and path."""
-    names = _ETC + (_ETC_NETWORK if network else ())
+    names = _ETC_FILES + (_ETC_NETWORK_FILES if network else ())
     read: list[str] = []
     links: list[tuple[str, str]] = []
-    for path in (*_SYSTEM, *(f"/etc/{name}" for name in names)):
+    for path in (*_SYSTEM_PATHS, *(f"/etc/{name}" for name in names)):
         # Some systems keep the resolver's file below /run, which is hidden.
         if os.path.islink(path) and path != "/etc/resolv.conf":
             links.append((os.readlink(path), path))
@@ -200,35 +227,11 @@ def system_paths(*, network: bool) -> tuple[tuple[str, ...], tuple[tuple[str, st
 
 def landlock_devices() -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Landlock: readable paths of `/proc` and `/dev`, and writable ones."""
-    readable = (*(f"/proc/{name}" for name in _PROC), *(f"/dev/{name}" for name in _READ_DEVICES))
+    readable = (
+        *(f"/proc/{name}" for name in _PROC_FILES),
+        *(f"/dev/{name}" for name in _READ_DEVICES),
+    )
     return readable, tuple(f"/dev/{name}" for name in _WRITE_DEVICES)
-
-
-def protected_paths(workspace: str, folder: str, names: Iterable[str] = ()) -> tuple[str, ...]:
-    """Existing paths that are read-only in a writable workspace."""
-    from satchel.runners.workspace_guard import ALWAYS_PROTECTED, sort_paths
-
-    fixed = (os.path.join(workspace, name) for name in ALWAYS_PROTECTED)
-    found = list(sort_paths(workspace, (*fixed, *names))[0])
-    if is_inside(folder, workspace):
-        beside = os.path.dirname(folder)  # contains the other skills
-        found.append(beside if beside != workspace else folder)
-    return without_nested(found)
-
-
-def unprotected_parts(folder: str, guard: Iterable[str]) -> tuple[str, ...]:
-    """Everything in a folder except protected paths and links, as few paths as possible."""
-    guarded = [path for path in guard if is_inside(path, folder)]
-    if not guarded:
-        return (folder,)
-    if folder in guarded:
-        return ()
-    found: list[str] = []
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if not entry.is_symlink():
-                found += unprotected_parts(entry.path, guarded)
-    return tuple(found)
 
 
 def refuse_too_much(paths: Iterable[str]) -> None:
@@ -237,9 +240,15 @@ def refuse_too_much(paths: Iterable[str]) -> None:
     Raises:
         Refused: one of the paths contains the user's home or Satchel's own files.
     """
-    private = _private(os.path.expanduser("~"), *_satchel_folders())
+    private = _resolve_private_folders(os.path.expanduser("~"), *_satchel_folders())
     for path in paths:
-        if path == "/" or any(is_inside(item, path) for item in private):
+        if path == _SCRATCH:
+            raise Refused(
+                say("A program cannot work in `{path}`, since it has a folder of its own there",
+                    path=path),
+                say("Use a folder below it as the workspace"),
+            )  # fmt: skip
+        if path == "/" or any(is_inside(private_path, path) for private_path in private):
             raise Refused(
                 say("A program must not see `{path}`: your home or Satchel's own files lie in it",
                     path=path),
@@ -255,30 +264,21 @@ def _satchel_folders() -> tuple[str, str]:
 
 
 @lru_cache(maxsize=8)
-def _private(*places: str) -> tuple[str, ...]:
+def _resolve_private_folders(*folders: str) -> tuple[str, ...]:
     # For some users the home is `/` or does not exist: it contains nothing then.
-    found = [os.path.realpath(path) for path in places if os.path.isabs(path) and path != "/"]
-    return tuple(found)
+    real_folders = [
+        os.path.realpath(path) for path in folders if os.path.isabs(path) and path != "/"
+    ]
+    return tuple(real_folders)
 
 
 def without_nested(paths: Iterable[str]) -> tuple[str, ...]:
     """Remove paths that lie in another one."""
-    kept: list[str] = []
+    outer_paths: list[str] = []
     for path in sorted(set(filter(None, paths))):  # a nested one follows its parent
-        if not any(is_inside(path, root) for root in kept):
-            kept.append(path)
-    return tuple(kept)
-
-
-_LIMITS = ProgramLimits()
-_BUILD_LIMITS = ProgramLimits(
-    file_size=4 << 30, memory=4 << 30, processes=2048, open_files=4096, timeout=0.0
-)
-_PLACES = ("/tmp", "/scratch", "/satchel-scratch")  # noqa: S108 - places inside bwrap
-"""Candidates for the scratch folder: the first one that overlaps with nothing visible is used."""
-_SCRATCH_SIZE_RATIO = 4
-"""Size of the scratch folder in memory, as a multiple of the largest file."""
-_CONFINE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_landlock.py")
+        if not any(is_inside(path, root) for root in outer_paths):
+            outer_paths.append(path)
+    return tuple(outer_paths)
 
 
 def sandboxed_launch(
@@ -286,52 +286,119 @@ def sandboxed_launch(
     permissions: ProgramPermissions,
     limits: ProgramLimits = _LIMITS,
     tier: Tier = "none",
+    overlay: Overlay | None = None,
 ) -> Launch:
     """Build the launch of `program` with `permissions`.
 
-    For `landlock` and `none` it creates the scratch folder, which the launcher removes.
+    In a sandbox a workspace without an overlay is read-only. For `landlock` and `none` it creates
+    the scratch folder, which the launcher removes.
 
     Raises:
         Refused: it would see too much, such as a home folder.
     """
     folder = os.path.realpath(program.folder)
-    seen = without_nested((program.folder, folder, *program.read))
+    program_paths = without_nested((program.folder, folder, *program.read))
     workspace = os.path.realpath(permissions.workspace) if permissions.workspace else ""
     visible = permissions.named or (workspace,) if workspace else ()
-    refuse_too_much((*seen, *visible))
+    refuse_too_much((*program_paths, *visible))
     if tier == "none":
-        scratch = _make_scratch()
-        env = program_environment(program, permissions, scratch, os.environ.get("PATH", PATH))
-        cwd = workspace or scratch
-        return Launch(program.argv, env, cwd, limits=limits, scratch=scratch, network=True)
+        return _plain_launch(program, permissions, limits, workspace)
     # The skill's own folder stays read-only, whatever was declared.
-    writable = permissions.writable and bool(workspace) and not is_inside(workspace, folder)
-    guard = protected_paths(workspace, folder, permissions.guard) if writable else ()
-    read = seen if writable else (*seen, *visible)
-    write = (workspace,) if writable else ()
+    if not may_write(program, permissions):
+        overlay = None
+    read, write = program_paths, (workspace,)
+    if overlay is None:
+        read, write = (*program_paths, *visible), ()
     argv = program.argv
     if tier == "landlock":
-        # Landlock grants whole trees: next to something protected, each sibling by itself.
-        write = unprotected_parts(workspace, guard) if writable else ()
-        read = (*read, workspace) if guard else read
-        scratch = _make_scratch()
+        scratch = overlay.scratch if overlay is not None else _make_scratch()
     else:
-        confining = _confining() if workspace and not writable and refuses_fifos() else ()
-        read = (*read, *confining)
-        scratch = _free_place((*read, *write))
-        if confining:
-            argv = (confining[0], "-I", "-S", _CONFINE, scratch, "/dev", "--", *argv)
+        guard = _find_fifo_guard(workspace) if overlay is None else ()
+        read = (*read, *guard)
+        mounted = _list_below_scratch((*read, *write))
+        # What is written beside files that are read-only would be lost without a word.
+        scratch = "/scratch" if mounted and overlay is None else _SCRATCH
+        if guard:
+            argv = (guard[0], "-I", "-S", _CONFINING_SCRIPT, scratch, "/dev", "--", *argv)
+        # bwrap makes the folders above what it mounts there, which count as written.
+        folders_made = "".join(mounted).count("/")
+        limits = limits._replace(changes=limits.changes + folders_made)
+    hidden = _hidden_paths(permissions, workspace, folder)
     view = SandboxView(
         read=read,
         write=write,
-        guard=guard,
+        hidden=hidden,
+        overlay=overlay and overlay._replace(hidden=hidden),
         scratch=scratch,
         cwd=workspace or scratch,
         scratch_size=limits.file_size * _SCRATCH_SIZE_RATIO,
         network=permissions.network,
-        env=program_environment(program, permissions, scratch, PATH),
+        env=program_environment(program, permissions, scratch, SANDBOX_PATH),
     )
     return _make_launch(argv, view, limits, tier)
+
+
+def _plain_launch(
+    program: Program, permissions: ProgramPermissions, limits: ProgramLimits, workspace: str
+) -> Launch:
+    """The launch without a sandbox."""
+    scratch = _make_scratch()
+    env = program_environment(program, permissions, scratch, os.environ.get("PATH", SANDBOX_PATH))
+    cwd = workspace or scratch
+    return Launch(program.argv, env, cwd, limits=limits, scratch=scratch, network=True)
+
+
+def _list_below_scratch(paths: Iterable[str]) -> list[str]:
+    return [path for path in paths if is_inside(path, _SCRATCH)]
+
+
+def _hidden_paths(permissions: ProgramPermissions, workspace: str, folder: str) -> tuple[str, ...]:
+    """The secrets of a workspace, and the repositories of the skill.
+
+    A repository is neither scanned nor part of the content that was approved.
+    """
+    hidden = secret_files(workspace) if workspace and not permissions.named else ()
+    if folder == workspace:
+        return hidden
+    paths = (os.path.join(folder, name) for name in VERSION_CONTROL)
+    repositories = (path for path in paths if os.path.isdir(path) and not os.path.islink(path))
+    return (*hidden, *repositories)
+
+
+def secret_files(workspace: str) -> tuple[str, ...]:
+    """The files in which projects keep secrets, such as `.env`: a program finds them empty.
+
+    The search goes three folders deep and ends after 2,000 entries, shallow ones first.
+    """
+    secrets: list[str] = []
+    folders, count = [(workspace, 1)], 0
+    for folder, depth in folders:  # grows while it is read
+        with suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                count += 1
+                if count > _MAX_SEARCHED_ENTRIES:
+                    return tuple(secrets)
+                if entry.is_dir(follow_symlinks=False):
+                    if depth < _MAX_SEARCHED_DEPTH and entry.name not in _UNSEARCHED_FOLDERS:
+                        folders.append((entry.path, depth + 1))
+                elif _is_secret(entry.name) and entry.is_file(follow_symlinks=False):
+                    secrets.append(entry.path)
+    return tuple(secrets)
+
+
+def _is_secret(name: str) -> bool:
+    name = name.lower()
+    return name in _SECRET_NAMES or (
+        name.startswith(".env.") and not name.endswith(_PUBLIC_SUFFIXES)
+    )
+
+
+def may_write(program: Program, permissions: ProgramPermissions) -> bool:
+    """Whether a program writes to its workspace: never where that lies in the skill's folder."""
+    if not permissions.writable or not permissions.workspace:
+        return False
+    workspace = os.path.realpath(permissions.workspace)
+    return not is_inside(workspace, os.path.realpath(program.folder))
 
 
 def sandboxed_build(
@@ -350,13 +417,13 @@ def sandboxed_build(
         Refused: it would see too much, such as a home folder.
     """
     refuse_too_much((*read, *write))
-    variables = tuple({"PATH": PATH, **env}.items())
+    variables = tuple({"PATH": SANDBOX_PATH, **env}.items())
     if tier == "none":
         return Launch(argv, variables, cwd, limits=_BUILD_LIMITS, network=True)
     view = SandboxView(
         read=read,
         write=write,
-        scratch="" if tier == "landlock" else _free_place((*read, *write)),
+        scratch="" if tier == "landlock" else _SCRATCH,
         cwd=cwd,
         scratch_size=_LIMITS.file_size,
         network=network,
@@ -369,7 +436,7 @@ def _make_launch(
     argv: tuple[str, ...], view: SandboxView, limits: ProgramLimits, tier: Tier
 ) -> Launch:
     paths, links = system_paths(network=view.network)
-    seccomp = _filter(network=view.network, landlock=tier == "landlock")
+    seccomp = _seccomp_filter(network=view.network, landlock=tier == "landlock")
     if tier == "landlock":
         readable, writable = landlock_devices()
         return Launch(
@@ -381,8 +448,9 @@ def _make_launch(
             read=(*paths, *readable, *view.read),
             write=(*filter(None, (view.scratch,)), *writable, *view.write),
             limits=limits,
-            scratch=view.scratch,
+            scratch=view.scratch if view.overlay is None else "",
             network=view.network,
+            overlay=view.overlay,
         )
     return Launch(
         bwrap_command(find_bwrap() or "/usr/bin/bwrap", argv),  # the launcher reports a missing one
@@ -395,6 +463,7 @@ def _make_launch(
         seccomp=seccomp,
         limits=limits,
         network=view.network,
+        overlay=view.overlay,
     )
 
 
@@ -405,35 +474,31 @@ def refuses_fifos() -> bool:
     return landlock_abi() > 0
 
 
+def _find_fifo_guard(workspace: str) -> tuple[str, ...]:
+    """Find what denies writing to the FIFOs of a read-only workspace; empty where nothing can."""
+    return _confining_command() if workspace and refuses_fifos() else ()
+
+
 @lru_cache(maxsize=1)
-def _confining() -> tuple[str, ...]:
+def _confining_command() -> tuple[str, ...]:
     """The Python that runs `_landlock.py` inside bwrap, and the paths that it needs."""
     python = find_interpreter()
-    return (python.executable, _CONFINE, *python.read)
-
-
-def _free_place(bound: tuple[str, ...]) -> str:
-    for place in _PLACES:
-        if not any(is_inside(path, place) or is_inside(place, path) for path in bound):
-            return place
-    return _PLACES[-1]
+    return (python.executable, _CONFINING_SCRIPT, *python.read)
 
 
 @lru_cache(maxsize=4)
-def _filter(*, network: bool, landlock: bool) -> bytes:
+def _seccomp_filter(*, network: bool, landlock: bool) -> bytes:
     from satchel.runners.seccomp import build_filter
 
     return build_filter(os.uname().machine, network=network, landlock=landlock)
 
 
 def _make_scratch() -> str:
-    path = os.path.join(_temporary(), f"satchel-{os.urandom(12).hex()}")
+    path = os.path.join(_temporary_folder(), f"satchel-{os.urandom(12).hex()}")
     os.mkdir(path, 0o700)
     return path
 
 
 @lru_cache(maxsize=1)
-def _temporary() -> str:
-    import tempfile
-
+def _temporary_folder() -> str:
     return os.path.realpath(tempfile.gettempdir())

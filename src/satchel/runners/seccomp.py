@@ -165,15 +165,15 @@ def _without_namespaces(code: _Code) -> None:
         code.refuse(name)
     for name in _TIMES:
         code.refuse(name, _DONE)
-    for name, at in _MODES.items():
-        code.when(name, (_test(at, _JSET, 0o6000, _EPERM),), otherwise=_DONE)
+    for name, position in _MODES.items():
+        code.when(name, (_test(position, _JSET, 0o6000, _EPERM),), otherwise=_DONE)
     for name in _OF_OTHERS:
         code.when(name, (_test(0, _JEQ, 0, _ALLOW),), otherwise=_EPERM)
     for name in ("setpriority", "ioprio_set"):
-        own = 0 if name == "setpriority" else 1
+        own_kind = 0 if name == "setpriority" else 1
         code.when(
             name,
-            ((*_argument(0), (_JEQ, 0, 3, own), *_argument(1), (_JEQ, 0, 1, 0),
+            ((*_argument(0), (_JEQ, 0, 3, own_kind), *_argument(1), (_JEQ, 0, 1, 0),
               (_RET, 0, 0, _ALLOW)),),
             otherwise=_EPERM,
         )  # fmt: skip

@@ -94,19 +94,19 @@ class ProbeStage:
         }
 
     def _listen(self, family: int, kind: int, address: str | tuple[str, int]) -> socket.socket:
-        own = self._open.enter_context(socket.socket(family, kind))
-        own.bind(address)
+        listener = self._open.enter_context(socket.socket(family, kind))
+        listener.bind(address)
         if kind == socket.SOCK_STREAM:
-            own.listen(64)
-        return own
+            listener.listen(64)
+        return listener
 
 
 def probe(tier: Tier) -> TierState:
     """Whether a tier holds here; checked once per process."""
-    found = _known.get(tier)
-    if found is None:
-        found = _known[tier] = check(tier)
-    return found
+    state = _known.get(tier)
+    if state is None:
+        state = _known[tier] = check(tier)
+    return state
 
 
 _known: dict[str, TierState] = {}
@@ -114,7 +114,7 @@ _known: dict[str, TierState] = {}
 
 def check(tier: Tier) -> TierState:
     """Run every attempt inside a tier."""
-    missing = _missing(tier)
+    missing = missing_requirement(tier)
     if missing:
         return TierState(tier, holds=False, why=missing, rows={})
     with ProbeStage() as stage:
@@ -135,7 +135,8 @@ def python_program(folder: str, targets: Mapping[str, str]) -> Program:
 
 def run(launch: Launch) -> tuple[str, str]:
     """Run a program to its end; returns its output and its error, if any."""
-    from satchel.runners.launcher import CannotStart, launcher
+    from satchel.runners.base import CannotStart
+    from satchel.runners.launcher import launcher
 
     try:
         process = launcher().start(launch)
@@ -173,7 +174,7 @@ def _evaluate(tier: Tier, output: str, trouble: str) -> TierState:
     return TierState(tier, not why, why, rows)
 
 
-def _missing(tier: Tier) -> str:
+def missing_requirement(tier: Tier) -> str:
     """What a tier needs and this machine lacks; found without starting a process."""
     if not sys.platform.startswith("linux"):
         return say("only Linux has it")
@@ -213,6 +214,8 @@ def choose_tier(
     Raises:
         Unsandboxed: no tier works, and the settings do not permit to run without.
     """
+    if sys.platform == "win32":
+        raise Unsandboxed(say("Programs of skills do not run on Windows"), missing_hint())
     if settings.sandbox == "off":
         return "none"
     reasons: list[str] = []
@@ -225,10 +228,20 @@ def choose_tier(
         return "none"
     raise Unsandboxed(
         say("There is no sandbox here to run a program in ({reasons})", reasons="; ".join(reasons)),
-        say(
+        missing_hint(),
+    )
+
+
+def missing_hint() -> str:
+    """What to do where no tier holds."""
+    if sys.platform == "win32":
+        return say("Use Satchel in the Windows Subsystem for Linux, where the sandbox works")
+    if sys.platform == "linux":
+        return say(
             "Install bubblewrap, or run `satchel config sandbox` to see what is missing; "
             "`SATCHEL_SANDBOX=own` runs your own skills without one"
         )
-        if sys.platform == "linux"
-        else say("Programs of tool skills need Linux"),
+    return say(
+        "The sandbox needs Linux. `SATCHEL_SANDBOX=off` runs programs of skills without one: each "
+        "call then needs approval, and can do whatever you can do"
     )

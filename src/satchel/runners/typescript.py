@@ -1,6 +1,7 @@
-"""TypeScript with a parameter called `arguments`, which a module may not have: it is renamed.
+"""Reads JavaScript and TypeScript: renames a parameter called `arguments`, and lists imports.
 
-A program is split into tokens and put together again, so that lines keep their numbers.
+A module of TypeScript may not have such a parameter. A program is split into tokens and put
+together again, so that lines keep their numbers.
 """
 
 from __future__ import annotations
@@ -44,41 +45,45 @@ class _Source:
         self.match: dict[int, int] = {}
         """Bracket -> its closing one."""
         stack: list[int] = []
-        for at, token in enumerate(self.tokens):
+        for index, token in enumerate(self.tokens):
             if token.text in _CLOSES.values() and token.kind == "sign" and stack:
-                self.match[stack.pop()] = at
+                self.match[stack.pop()] = index
             if stack:
-                self.outer[at] = stack[-1]
+                self.outer[index] = stack[-1]
             if token.text in _CLOSES and token.kind == "sign":
-                stack.append(at)
+                stack.append(index)
 
     def _split(self, text: str) -> None:
-        at, touches = 0, False
+        position, touches = 0, False
         depths: list[int] = []  # of `{` in each open template
-        while at < len(text):
-            char = text[at]
-            closes = char == "}" and depths and depths[-1] == 0
-            found = None
-            if char == "`" or closes:
-                found = _TEMPLATE.match(text, at + 1)
-            elif char == "/" and self._expects_value():
-                found = _REGEX.match(text, at)
-            found = found or cast("re.Match[str]", _TOKEN.match(text, at))
-            kind = found.lastgroup or "text"
-            end = found.end()
-            piece = text[at:end]
+        while position < len(text):
+            closes = text[position] == "}" and bool(depths) and depths[-1] == 0
+            in_template = text[position] == "`" or closes
+            match = self._match(text, position, in_template=in_template)
+            kind = match.lastgroup or "text"
+            end = match.end()
+            piece = text[position:end]
             if closes:
                 depths.pop()
             elif depths and piece in "{}" and kind == "sign":
                 depths[-1] += 1 if piece == "{" else -1
-            if kind == "text" and (char == "`" or closes) and piece.endswith("${"):
+            if kind == "text" and in_template and piece.endswith("${"):
                 depths.append(0)
             if kind != "space":
                 self.tokens.append(_Token(kind, piece, touches))
                 self._places.append(len(self._pieces))
             self._pieces.append(piece)
             touches = kind != "space"
-            at = end
+            position = end
+
+    def _match(self, text: str, position: int, *, in_template: bool) -> re.Match[str]:
+        """The token at a position: a part of a template, a regular expression or another one."""
+        match = None
+        if in_template:
+            match = _TEMPLATE.match(text, position + 1)
+        elif text[position] == "/" and self._expects_value():
+            match = _REGEX.match(text, position)
+        return match or cast("re.Match[str]", _TOKEN.match(text, position))
 
     def _expects_value(self) -> bool:
         if not self.tokens:
@@ -88,13 +93,46 @@ class _Source:
             return before.text in _BEFORE_VALUE
         return before.kind == "sign" and before.text not in (")", "]", "}")
 
-    def replace(self, at: int, text: str) -> None:
+    def replace(self, index: int, text: str) -> None:
         """Write another text for a token."""
-        self._pieces[self._places[at]] = text
+        self._pieces[self._places[index]] = text
 
     def whole(self) -> str:
         """The program."""
         return "".join(self._pieces)
+
+
+def module_specifiers(text: str) -> list[tuple[str, bool]]:
+    """What a program imports or requires by a constant name, and whether it can do without.
+
+    Imports of types do not count. What is required directly in a `try` is optional.
+    """
+    source = _Source(text)
+    tokens = source.tokens
+    specifiers: list[tuple[str, bool]] = []
+    types_only = False
+    for index, token in enumerate(tokens):
+        if token.kind == "name" and token.text in ("import", "export"):
+            follows = tokens[index + 1]
+            types_only = follows.text == "type" and tokens[index + 2].text not in ("from", ",", "=")
+        if token.kind != "text" or token.text[0] == "`" or not index:
+            continue
+        called = _is_loaded_by_call(tokens, index)
+        if called or (tokens[index - 1].text in ("from", "import") and not types_only):
+            opened = source.outer[source.outer[index]] if called else source.outer[index]
+            tried = tokens[opened].text == "{" and opened and tokens[opened - 1].text == "try"
+            specifiers.append((token.text[1:-1], bool(tried)))
+    return specifiers
+
+
+def _is_loaded_by_call(tokens: list[_Token], index: int) -> bool:
+    """Whether a text is the first argument of `require(…)` or `import(…)`."""
+    if index < 2 or tokens[index - 1].text != "(":
+        return False
+    if tokens[index - 2].text not in ("require", "import"):
+        return False
+    is_method = index > 2 and tokens[index - 3].text in (".", "?.")
+    return not is_method and tokens[index + 1].text in (")", ",")
 
 
 def rename_arguments(text: str) -> str:
@@ -103,31 +141,31 @@ def rename_arguments(text: str) -> str:
         return text
     source = _Source(text)
     places = [
-        at
-        for at, token in enumerate(source.tokens)
+        index
+        for index, token in enumerate(source.tokens)
         if token == ("name", "arguments", token.touches)
-        and (not at or source.tokens[at - 1].text not in (".", "?."))
+        and (not index or source.tokens[index - 1].text not in (".", "?."))
     ]
-    if not any(_binds(source, at) for at in places):
+    if not any(_binds(source, index) for index in places):
         return text
     name = "args"
     while re.search(rf"\b{name}\b", text):
         name += "_"
-    for at in places:
-        before, after = source.tokens[at - 1].text, source.tokens[at + 1].text
-        around = source.tokens[source.outer[at]].text
+    for index in places:
+        before, after = source.tokens[index - 1].text, source.tokens[index + 1].text
+        around = source.tokens[source.outer[index]].text
         if around != "{" or after not in (":", ",", "}") or before not in ("{", ","):
-            source.replace(at, name)
+            source.replace(index, name)
         elif after != ":":  # the short form of a property
-            source.replace(at, f"arguments: {name}")
+            source.replace(index, f"arguments: {name}")
     return source.whole()
 
 
-def _binds(source: _Source, at: int) -> bool:
-    before, after = source.tokens[at - 1].text if at else "", source.tokens[at + 1].text
+def _binds(source: _Source, index: int) -> bool:
+    before, after = source.tokens[index - 1].text if index else "", source.tokens[index + 1].text
     if before in ("const", "let", "var") or after == "=>":
         return True
-    opened = source.outer[at]
+    opened = source.outer[index]
     if source.tokens[opened].text != "(" or before not in ("(", ",", "..."):
         return False
     follows = source.tokens[source.match.get(opened, -2) + 1].text

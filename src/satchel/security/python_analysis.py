@@ -1,301 +1,84 @@
-"""Analyses Python code by its syntax tree: what is decoded, fetched, read, sent and run.
+"""Analyses the data flow of Python code: what is decoded, fetched, read, sent and run.
 
-Values carry labels through a module: `env:NAME`, `env:*`, `file:PATH`, `decoded`, `fetched`,
-`encoded:NAME`, `gathered:…`, `dropped`. Where a labelled value reaches a call that runs or sends,
-`PythonFindings` reports a rule. The analysis is simple on purpose: assignments in order, functions
-by what they return and pass on.
+Values carry labels through a module, which `python_calls` lists; where a labelled value reaches a
+call, `CallChecker` reports a rule. The analysis is simple on purpose: assignments in order,
+functions by what they return and pass on.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-import warnings
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from satchel.security import instruction_rules, python_rules
-from satchel.security.python_rules import (
+from satchel.security.python_calls import (
+    NO_LABELS,
+    CallChecker,
+    Labels,
+    PythonCall,
+    select_secrets,
+    select_values,
+)
+from satchel.security.python_loops import LoopAnalyzer, may_have_issue, may_have_issue_part
+from satchel.security.python_syntax import (
     DECODERS,
     ENCODERS,
     FETCHERS,
-    SENDERS,
     ImportedNames,
-    constant_text,
-    is_assembled,
+    extract_code,
+    parse_python,
+    read_constant_text,
 )
-from satchel.security.report import Finding, OutOfTime
-from satchel.security.shell_rules import names_fixed_host
+from satchel.security.report import OutOfTime
+from satchel.security.secret_flows import is_secret, read_issuer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from satchel.security.regions import Region
-    from satchel.security.report import TimeBudget
+    from satchel.security.report import Finding, TimeBudget
 
-Labels = frozenset[str]
-NONE: Labels = frozenset()
-_RUNNERS = frozenset((
-    "os.system", "os.popen", "subprocess.run", "subprocess.call", "subprocess.Popen",
-    "subprocess.check_output", "subprocess.check_call", "subprocess.getoutput",
-    "subprocess.getstatusoutput", "os.execv", "os.execl", "os.execvp", "os.spawnl", "pty.spawn",
-    "asyncio.create_subprocess_shell", "commands.getoutput",
-))  # fmt: skip
-_EXECUTORS = frozenset((
-    "exec", "eval", "builtins.exec", "builtins.eval", "code.interact", "types.FunctionType",
-    "runpy.run_path",
-))  # fmt: skip
-_LOADERS = frozenset((
-    "marshal.loads", "marshal.load", "pickle.loads", "dill.loads", "cloudpickle.loads",
-))  # fmt: skip
-_LOOKUPS = frozenset((
-    "socket.gethostbyname", "socket.gethostbyname_ex", "socket.getaddrinfo",
-    "dns.resolver.resolve", "dns.resolver.query",
-))  # fmt: skip
-_SILENT = frozenset(("headers", "auth", "timeout", "cert", "verify", "cookies", "proxies", "url"))
-"""Keywords that may carry a secret, or are checked as the address."""
-_DANGEROUS = frozenset((
-    "exec", "eval", "compile", "system", "popen", "__import__", "b64decode", "loads", "Popen",
-))  # fmt: skip
-_HOOKS = frozenset((
-    "sys.meta_path.append", "sys.meta_path.insert", "sys.path_hooks.append",
-    "sys.path_hooks.insert",
-))  # fmt: skip
-_NATIVE = frozenset(("ctypes.CDLL", "ctypes.cdll.LoadLibrary"))
-_SENDS = frozenset((
-    "post", "put", "patch", "sendall", "sendto", "sendmail", "send_message", "storbinary",
-    "urlopen",
-))  # fmt: skip
-_WHOLE = frozenset(("sendall", "sendto", "sendmail", "send_message", "urlopen", "Request"))
-"""Calls whose first argument is sent too."""
-_SHELLS = frozenset(("os.system", "os.popen", "subprocess.getoutput", "commands.getoutput"))
-
-
-def _never_in_headers(labels: Labels) -> Labels:
-    """What no service asks for in a header: the whole environment, and files with credentials."""
-    return frozenset(one for one in labels if one == "env:*" or one.startswith("file:"))
-
-
-class PythonCall(NamedTuple):
-    """A call with the labels of its parts."""
-
-    node: ast.Call
-    name: str
-    """The full name: `base64.b64decode`."""
-    values: list[Labels]
-    keywords: dict[str, Labels]
-    base: Labels
-    """Labels of the object whose method is called."""
-
-    @property
-    def last(self) -> str:
-        """The last part of the name."""
-        return self.name.rpartition(".")[2]
-
-    @property
-    def first(self) -> Labels:
-        """Labels of the first argument."""
-        return self.values[0] if self.values else NONE
-
-
-def secrets_in(labels: Labels) -> set[str]:
-    """The secret environment variables among labels."""
-    return {
-        one[4:] for one in labels if one.startswith("env:") and instruction_rules.is_secret(one[4:])
-    }
-
-
-class PythonFindings:
-    """Collects the findings of one module."""
-
-    def __init__(self, path: str, region: Region, names: ImportedNames) -> None:
-        self.quiet = True
-        """Set in the first pass, which only collects what functions do."""
-        self.findings: list[Finding] = []
-        self.commands: list[Region] = []
-        self.sent: dict[str, Labels] = {}
-        """Parameter of the current function -> labels of the address that it is sent to."""
-        self._path = path
-        self._region = region
-        self._names = names
-
-    def check(self, call: PythonCall) -> None:
-        """Report the issues of a call."""
-        name, first = call.name, call.first
-        if name in _EXECUTORS or name in _RUNNERS:
-            self._runs(call)
-        if name in {"getattr", "__import__"}:
-            self._spells(call)
-        if name in _LOADERS:
-            hidden = name.startswith("marshal") and {"decoded", "fetched"} & first
-            self.report(call.node, "python-runs-decoded" if hidden else "python-loads-code", name)
-        if name in _NATIVE and {"decoded", "fetched", "dropped"} & first:
-            self.report(call.node, "python-loads-code", name)
-        if name in _HOOKS:
-            self.report(call.node, "python-import-hook", name)
-        if name in {"json.dumps", "pickle.dumps", "urllib.parse.urlencode"}:
-            for one in first:
-                if one.startswith("gathered:"):
-                    self.report(call.node, "python-gathers-secrets", one[9:])
-        self._network(call)
-        self._writes(call)
-
-    def _spells(self, call: PythonCall) -> None:
-        """Report a name that is assembled from pieces."""
-        at = 1 if call.name == "getattr" else 0
-        if len(call.node.args) <= at or not is_assembled(call.node.args[at]):
-            return
-        word = constant_text(call.node.args[at])
-        if word in _DANGEROUS or (word and not at):
-            self.report(call.node, "python-obfuscated-call", word)
-
-    def _runs(self, call: PythonCall) -> None:
-        shell = call.name in _RUNNERS
-        if "decoded" in call.first:
-            self.report(call.node, "python-runs-decoded", call.name)
-        elif "fetched" in call.first and (not shell or _takes_shell(call)):
-            self.report(call.node, "python-runs-fetched", call.name)
-        elif "dropped" in call.first and not shell:
-            self.report(call.node, "python-runs-dropped", call.name)
-        if shell and call.node.args and not self.quiet:
-            text = _shell_text(call.node.args[0])
-            if text:
-                line = self._region.line + call.node.lineno - 1
-                self.commands.append(self._region._replace(kind="shell", text=text, line=line))
-
-    def _network(self, call: PythonCall) -> None:
-        node, name, values = call.node, call.name, call.values
-        if name in _LOOKUPS:
-            leaked = secrets_in(NONE.union(*values))
-            if leaked:
-                shown = f"{min(leaked)} in a name that is looked up"
-                self.report(node, "python-sends-secret", shown)
-            return
-        if name not in SENDERS and name not in FETCHERS and call.last not in _SENDS:
-            return
-        where = 1 if call.last == "request" and len(node.args) > 1 else 0
-        address = values[where] if len(values) > where else call.keywords.get("url", NONE)
-        body = NONE.union(
-            *(values if call.last in _WHOLE else values[where + 1 :]),
-            *(
-                labels if key not in _SILENT else _never_in_headers(labels)
-                for key, labels in call.keywords.items()
-            ),
-        )
-        host = instruction_rules.host_of(self._url(node, where))
-        marks = frozenset((f"host:{host}",)) if host else NONE
-        for label in body:
-            if label.startswith("param:"):
-                self.sent[label[6:]] = address | marks
-        self.sends(node, body | address, address | marks)
-
-    def _url(self, node: ast.Call, where: int) -> str:
-        given = [one.value for one in node.keywords if one.arg == "url"] or node.args[where:]
-        return self._first_text(given[0]) if given else ""
-
-    def _first_text(self, node: ast.expr) -> str:
-        """The first literal part of an address, which contains the host."""
-        if isinstance(node, ast.JoinedStr) and node.values:
-            first = node.values[0]
-            if isinstance(first, ast.FormattedValue):
-                return self._first_text(first.value)
-            return constant_text(first)
-        while isinstance(node, ast.BinOp):
-            node = node.left
-        if isinstance(node, ast.Name):
-            return self._names.texts.get(node.id, "")
-        return constant_text(node)
-
-    def sends(self, node: ast.Call, body: Labels, address: Labels) -> None:
-        """Report secrets among the labels of data that is sent to an address."""
-        host = next((one[5:] for one in address if one.startswith("host:")), "")
-        if "env:*" in body:
-            self.report(node, "python-sends-environment", host)
-            return
-        files = sorted(one[5:] for one in body if one.startswith("file:"))
-        if files:
-            self.report(node, "python-sends-credentials", f"{files[0]} → {host}")
-            return
-        secrets = secrets_in(body)
-        strange = {one for one in secrets if host and instruction_rules.is_foreign_host(one, host)}
-        packed = {one[8:] for one in body if one.startswith("encoded:")}
-        packed = {one for one in packed if not host or instruction_rules.is_foreign_host(one, host)}
-        if strange or packed or (secrets and "decoded" in address):
-            shown = min(strange or packed or secrets)
-            place = host or "an address that is hidden"
-            self.report(node, "python-sends-secret", f"{shown} → {place}")
-        elif "read" in body and names_fixed_host(f"http://{host}"):
-            self.report(node, "uploads-given-file", host)
-
-    def _writes(self, call: PythonCall) -> None:
-        arguments = call.node.args
-        mode = constant_text(arguments[1]) if len(arguments) > 1 else ""
-        opens = call.name == "open" and ("w" in mode or "a" in mode)
-        if not opens and call.last not in {"write_text", "write_bytes"}:
-            return
-        for label in call.first | call.base:
-            if label.startswith("start:"):
-                rule = "python-login-keys" if "authorized_keys" in label else "python-start-files"
-                self.report(call.node, rule, label[6:])
-                return
-
-    def report(self, node: ast.AST, rule: str, evidence: str) -> None:
-        """Add a finding."""
-        self.report_line(getattr(node, "lineno", 1), rule, evidence)
-
-    def report_line(self, line: int, rule: str, evidence: str) -> None:
-        """Add a finding for a line of the module, from 1."""
-        if not self.quiet:
-            at = self._region.line + line - 1
-            self.findings.append(Finding(rule, self._path, at, evidence[:160]))
-
-
-def _shell_text(node: ast.expr) -> str:
-    """A command as a shell would see it, with placeholders in braces."""
-    if isinstance(node, ast.List | ast.Tuple):
-        return " ".join(_shell_text(one) or "X" for one in node.elts[:50])
-    if not isinstance(node, ast.JoinedStr):
-        return constant_text(node)
-    out = ""
-    for part in node.values:
-        if not isinstance(part, ast.FormattedValue):
-            out += constant_text(part)
-        elif isinstance(part.value, ast.Name | ast.Attribute):
-            out += "{" + ast.unparse(part.value) + "}"
-        else:
-            out += "{x}"
-    return out
-
-
-def _takes_shell(call: PythonCall) -> bool:
-    return call.name in _SHELLS or any(one.arg == "shell" for one in call.node.keywords)
-
-
-_WORTH = re.compile(
+_FLOW_WORDS = re.compile(
     r"\b(?:exec|eval|compile|system|popen|subprocess|environ|getenv|urlopen|requests|httpx|aiohttp"
     r"|socket|marshal|pickle|ctypes|meta_path|path_hooks|authorized_keys|LaunchAgents|bashrc|zshrc"
     r"|crontab|b64decode|__import__|getattr|smtplib|ftplib|urllib|http\.client|dns)\b"
 )
-_KEY_FILES = re.compile(
+_CREDENTIAL_FILE = re.compile(
     r"\.ssh(?:/|\\|$)|id_rsa|id_ed25519|\.aws/(?:credentials|config)|\.aws$|\.gnupg|\.netrc|\.npmrc"
     r"|\.pypirc|\.docker/config|\.kube/config|\.git-credentials|Login Data|logins\.json|key4\.db"
     r"|wallet\.dat|\.electrum|\.ethereum|solana/id\.json|/etc/shadow|_history$|Cookies$|keychain"
     r"|\.credentials\.json|\.codex/auth|gcloud/|\.config/gh",
     re.IGNORECASE,
 )
-_DROPPED = re.compile(
+_TEMPORARY_FILE = re.compile(
     r"^(?:/tmp/|/var/tmp/|/dev/shm/|%temp%|.{0,80}/\.(?!venv|config|local)[\w-]+$)", re.IGNORECASE
 )
-_STARTS = re.compile(
+_LOGIN_FILE = re.compile(
     r"\.(?:bashrc|zshrc|bash_profile|zprofile|profile|zshenv)$|LaunchAgents|LaunchDaemons"
     r"|/etc/cron|/etc/systemd|systemd/user|rc\.local|Startup[/\\]|sitecustomize|\.pth$"
 )
-_ODD = frozenset(("rot13", "rot_13", "hex", "base64", "zlib", "bz2"))
+_SHELL_COMMAND = re.compile(
+    r"^[ \t]*(?:rm|curl|wget|scp|rsync|dd|find|env|nc|tar|gpg|shred|sudo|git)"
+    r"[ \t]+(?:[-~/$.*|\"']|\w+[ \t]+[-~/$.*|\"']|https?:)",
+    re.MULTILINE,
+)
+"""Commands in a file that is called Python."""
+_HIDING_CODECS = frozenset(("rot13", "rot_13", "hex", "base64", "zlib", "bz2"))
+"""Codecs that hide text; utf-8 does not."""
+_OPENERS = frozenset(("open", "io.open", "codecs.open", "pathlib.Path.open"))
+_READERS = frozenset(("read_text", "read_bytes"))
+_ENVIRONMENT_GETTERS = frozenset(("os.environ.get", "os.getenv", "os.environ.pop"))
+_ADDING_METHODS = frozenset(("append", "update", "extend", "write", "add", "insert"))
+_REPLACED_HOOKS = frozenset(("builtins.__import__", "sys.meta_path", "sys.path_hooks"))
+_MAX_PATH_CHARS = 300
 
 Variables = dict[str, Labels]
+"""Variable -> the labels of its value."""
 
 
-class Module(NamedTuple):
-    """The result for one module."""
+class PythonResult(NamedTuple):
+    """What the analysis of a module found."""
 
     findings: tuple[Finding, ...]
     commands: tuple[Region, ...]
@@ -303,169 +86,125 @@ class Module(NamedTuple):
     secrets: frozenset[str]
     """Environment variables and credential files that it reads."""
     is_whole: bool = True
-    """Whether all of it could be parsed."""
+    """Whether it was analysed whole, but for single lines."""
+    is_shell: bool = False
+    """Whether a shell may run it: it has lines that are no Python."""
 
 
-def read_python(path: str, region: Region, budget: TimeBudget) -> Module:
+def analyse_python(path: str, region: Region, budget: TimeBudget) -> PythonResult:
     """Analyse a module or an excerpt; what cannot be parsed is left out."""
-    may_harm = region.script and python_rules.prefilter(region.text)
-    follows = bool(_WORTH.search(region.text))
-    if not follows and not may_harm:
-        return Module((), (), frozenset())
-    tree, is_whole = _parsed(_plain(region.text), budget, in_parts=region.script)
-    reader = _PythonReader(path, region, tree)
+    may_have_loop = region.script and may_have_issue(region.text)
+    may_have_flow = bool(_FLOW_WORDS.search(region.text))
+    may_be_shell = region.script and _SHELL_COMMAND.search(region.text)
+    if not may_have_flow and not may_have_loop and not may_be_shell:
+        return PythonResult((), (), frozenset())
+    parsed = parse_python(extract_code(region.text), budget, tolerant=region.script)
+    is_whole = parsed.is_whole
+    analysis = _FlowAnalysis(path, region, parsed.tree)
+    checker = analysis.checker
     try:
-        if follows:
-            reader.read(tree, budget)
-        if may_harm:
-            reader.found.quiet = False
-            for hit in python_rules.PythonIssues(tree, reader.names, region.text).all():
-                rule, line, shown = hit
-                reader.found.report_line(line, rule, shown)
+        if may_have_flow:
+            analysis.run(parsed.tree, budget)
+        checker.is_reporting = True
+        if may_have_loop:
+            for issue in LoopAnalyzer(parsed.tree, analysis.names, region.text).find_issues():
+                checker.report_line(issue.line, issue.rule, issue.evidence)
     except (RecursionError, MemoryError, OutOfTime):
         is_whole = False
-    return Module(
-        tuple(dict.fromkeys(reader.found.findings)),
-        tuple(reader.found.commands),
-        frozenset(reader.secrets),
-        is_whole,
+    if parsed.left_out_lines:
+        left_out = "\n".join(parsed.left_out_lines.values())
+        if _FLOW_WORDS.search(left_out) or (may_have_loop and may_have_issue_part(left_out)):
+            is_whole = False
+        checker.is_reporting = True
+        first = min(parsed.left_out_lines)
+        evidence = parsed.left_out_lines[first].strip()
+        checker.report_line(first + 1, "unparsed-python", evidence)
+    return PythonResult(
+        findings=tuple(dict.fromkeys(checker.findings)),
+        commands=tuple(checker.commands),
+        secrets=frozenset(analysis.secrets),
+        is_whole=is_whole,
+        is_shell=bool(parsed.left_out_lines),
     )
 
 
-_MAX_PARTS = 2000
-"""Statements of a module that are parsed one by one."""
-
-
-def _parsed(text: str, budget: TimeBudget, *, in_parts: bool) -> tuple[ast.Module, bool]:
-    """Parse a module, else each of its statements that can be parsed; and whether that was all.
-
-    A statement that breaks no rule without its syntax, such as `print 1`, may be missing.
-    """
-    tree = _parsed_part(text)
-    budget.check()
-    if tree is not None or not in_parts:
-        return tree or ast.Module([], []), tree is not None
-    whole = ast.Module([], [])
-    lines = text.split("\n")
-    starts = [
-        at
-        for at, line in enumerate(lines)
-        if line[:1] not in _INNER
-        and not line.startswith(_GO_ON)
-        and not (at and lines[at - 1].startswith("@"))
-    ]
-    is_whole = len(starts) <= _MAX_PARTS
-    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True) if is_whole else ():
-        part = "\n".join(lines[start:end])
-        tree = _parsed_part(part)
-        budget.check()
-        if tree is not None:
-            whole.body += ast.increment_lineno(tree, start).body
-        elif _WORTH.search(part) or python_rules.prefilter(part):
-            is_whole = False
-    return whole, is_whole
-
-
-_INNER = frozenset(("", " ", "\t", "#", ")", "]", "}", "'", '"'))
-_GO_ON = ("else", "elif ", "except", "finally")
-"""How a line begins that does not begin a statement."""
-
-
-def _parsed_part(text: str) -> ast.Module | None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return ast.parse(text)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return None
-
-
-def _plain(text: str) -> str:
-    """The code of a fence without indentation and interpreter prompts."""
-    if ">>>" in text:
-        lines = [
-            line.strip()[4:] for line in text.split("\n") if line.strip()[:3] in {">>>", "..."}
-        ]
-        return "\n".join(lines)
-    if text[:1] in {" ", "\t"}:
-        from textwrap import dedent
-
-        return dedent(text)
-    return text.lstrip("\ufeff")
-
-
 class _Function(NamedTuple):
-    params: tuple[str, ...]
+    """What a function of the module does with its arguments."""
+
+    parameters: tuple[str, ...]
     returns: Labels
     sent: dict[str, Labels]
     """Parameter -> labels of the address that it is sent to."""
 
 
-class _PythonReader:
+class _FlowAnalysis:
     """Analyses one module in two passes: the first collects what functions do."""
 
     def __init__(self, path: str, region: Region, tree: ast.Module) -> None:
         self.names = ImportedNames(tree)
-        self.found = PythonFindings(path, region, self.names)
+        self.checker = CallChecker(path, region, self.names)
         self.secrets: set[str] = set()
-        self.functions: dict[str, _Function] = {}
+        self._functions: dict[str, _Function] = {}
         self._returns: set[str] = set()
-        self._by_type: dict[type[ast.expr], Callable[[Any, Variables], Labels]] = {
-            ast.Constant: self._constant,
-            ast.Name: self._name,
-            ast.Call: self._call,
-            ast.Subscript: self._subscript,
-            ast.Attribute: self._attribute,
+        self._handlers: dict[type[ast.expr], Callable[[Any, Variables], Labels]] = {
+            ast.Constant: self._constant_labels,
+            ast.Name: self._name_labels,
+            ast.Call: self._call_labels,
+            ast.Subscript: self._subscript_labels,
+            ast.Attribute: self._attribute_labels,
             ast.Lambda: lambda node, variables: self._labels(node.body, variables),
-            ast.ListComp: self._comprehension,
-            ast.SetComp: self._comprehension,
-            ast.GeneratorExp: self._comprehension,
-            ast.DictComp: self._comprehension,
-            ast.Dict: self._dict,
-            ast.NamedExpr: self._walrus,
-            ast.Compare: self._compare,
-            ast.BinOp: self._sum,
+            ast.ListComp: self._comprehension_labels,
+            ast.SetComp: self._comprehension_labels,
+            ast.GeneratorExp: self._comprehension_labels,
+            ast.DictComp: self._comprehension_labels,
+            ast.Dict: self._dict_labels,
+            ast.NamedExpr: self._assignment_labels,
+            ast.Compare: self._comparison_labels,
+            ast.BinOp: self._sum_labels,
         }
 
-    def read(self, tree: ast.Module, budget: TimeBudget) -> None:
-        for quiet in (True, False):
-            self.found.quiet = quiet
+    def run(self, tree: ast.Module, budget: TimeBudget) -> None:
+        """Analyse the statements of the module, then its functions, in both passes."""
+        for is_reporting in (False, True):
+            self.checker.is_reporting = is_reporting
             variables: Variables = {}
-            self._body(tree.body, variables)
+            self._run_body(tree.body, variables)
             budget.check()
             for node in self.names.functions:
-                self._function(node, variables)
+                self._run_function(node, variables)
             budget.check()
 
-    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, variables: Variables) -> None:
+    def _run_function(
+        self, node: ast.FunctionDef | ast.AsyncFunctionDef, variables: Variables
+    ) -> None:
         arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-        params = tuple(one.arg for one in arguments)
-        inner = {**variables, **{name: frozenset((f"param:{name}",)) for name in params}}
-        self.found.sent, self._returns = {}, set()
-        self._body(node.body, inner)
-        self.functions[node.name] = _Function(
-            params, frozenset(self._returns), dict(self.found.sent)
+        parameters = tuple(argument.arg for argument in arguments)
+        inner = {**variables, **{name: frozenset((f"param:{name}",)) for name in parameters}}
+        self.checker.sent, self._returns = {}, set()
+        self._run_body(node.body, inner)
+        self._functions[node.name] = _Function(
+            parameters, frozenset(self._returns), dict(self.checker.sent)
         )
 
-    def _body(self, body: Iterable[ast.stmt], variables: Variables) -> None:
+    def _run_body(self, body: Iterable[ast.stmt], variables: Variables) -> None:
         for node in body:
-            self._statement(node, variables)
+            self._run_statement(node, variables)
 
-    def _statement(self, node: ast.stmt, variables: Variables) -> None:
+    def _run_statement(self, node: ast.stmt, variables: Variables) -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             return  # analysed separately
         if isinstance(node, ast.ClassDef):
-            self._body(node.body, variables)
+            self._run_body(node.body, variables)
         elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
             self._assign(node, variables)
         elif isinstance(node, ast.Return):
             if node.value is not None:
                 self._returns |= self._labels(node.value, variables)
         else:
-            self._compound(node, variables)
+            self._run_compound(node, variables)
 
-    def _compound(self, node: ast.stmt, variables: Variables) -> None:
-        """Any other statement: its expressions first, then its body."""
+    def _run_compound(self, node: ast.stmt, variables: Variables) -> None:
+        """Analyse any other statement: its expressions first, then its body."""
         if isinstance(node, ast.For | ast.AsyncFor):
             labels = self._labels(node.iter, variables)
             self._bind(node.target, labels, variables)
@@ -475,20 +214,21 @@ class _PythonReader:
             if isinstance(value, ast.expr):
                 self._labels(value, variables)
             elif isinstance(value, list):
-                self._items(value, variables)  # pyright: ignore[reportUnknownArgumentType]
+                self._run_parts(value, variables)  # pyright: ignore[reportUnknownArgumentType]
 
-    def _items(self, items: list[object], variables: Variables) -> None:
-        for item in items:
-            if isinstance(item, ast.stmt):
-                self._statement(item, variables)
-            elif isinstance(item, ast.expr):
-                self._labels(item, variables)
-            elif isinstance(item, ast.withitem):
-                labels = self._labels(item.context_expr, variables)
-                if item.optional_vars is not None:
-                    self._bind(item.optional_vars, labels, variables)
-            elif isinstance(item, ast.ExceptHandler | ast.match_case):
-                self._body(item.body, variables)
+    def _run_parts(self, parts: list[object], variables: Variables) -> None:
+        """Analyse the parts of a statement, such as its body and its handlers."""
+        for part in parts:
+            if isinstance(part, ast.stmt):
+                self._run_statement(part, variables)
+            elif isinstance(part, ast.expr):
+                self._labels(part, variables)
+            elif isinstance(part, ast.withitem):
+                labels = self._labels(part.context_expr, variables)
+                if part.optional_vars is not None:
+                    self._bind(part.optional_vars, labels, variables)
+            elif isinstance(part, ast.ExceptHandler | ast.match_case):
+                self._run_body(part.body, variables)
 
     def _assign(
         self, node: ast.Assign | ast.AnnAssign | ast.AugAssign, variables: Variables
@@ -501,185 +241,204 @@ class _PythonReader:
             if isinstance(node, ast.AugAssign):
                 labels |= self._labels(target, variables)
             self._bind(target, labels, variables)
-            name = self.names.dotted(target) or ""
-            if name in {"builtins.__import__", "sys.meta_path", "sys.path_hooks"}:
-                self.found.report(node, "python-import-hook", name)
+            name = self.names.full_name(target) or ""
+            if name in _REPLACED_HOOKS:
+                self.checker.report(node, "python-import-hook", name)
 
     def _bind(self, target: ast.expr, labels: Labels, variables: Variables) -> None:
+        """Give the labels of a value to the variables of a target."""
         if isinstance(target, ast.Name):
             variables[target.id] = labels
         elif isinstance(target, ast.Tuple | ast.List):
-            for part in target.elts:
-                self._bind(part, labels, variables)
+            for element in target.elts:
+                self._bind(element, labels, variables)
         elif isinstance(target, ast.Starred):
             self._bind(target.value, labels, variables)
         elif isinstance(target, ast.Attribute | ast.Subscript):
             # An object carries the labels of its attributes and items.
-            base = target.value
-            while isinstance(base, ast.Attribute | ast.Subscript):
-                base = base.value
-            if isinstance(base, ast.Name) and labels:
-                variables[base.id] = variables.get(base.id, NONE) | labels
+            holder = target.value
+            while isinstance(holder, ast.Attribute | ast.Subscript):
+                holder = holder.value
+            if isinstance(holder, ast.Name) and labels:
+                variables[holder.id] = variables.get(holder.id, NO_LABELS) | labels
 
     # --- expressions ----------------------------------------------------------------------
 
     def _labels(self, node: ast.expr, variables: Variables) -> Labels:
-        """The labels of a value; checks the calls inside it."""
-        handler = self._by_type.get(type(node))
+        """Return the labels of a value; checks the calls inside it."""
+        handler = self._handlers.get(type(node))
         if handler is not None:
             return handler(node, variables)
-        return self._union(ast.iter_child_nodes(node), variables)
+        return self._labels_of_all(ast.iter_child_nodes(node), variables)
 
-    def _constant(self, node: ast.Constant, _variables: Variables) -> Labels:
-        return _of_text(node.value) if isinstance(node.value, str) else NONE
+    def _constant_labels(self, node: ast.Constant, _variables: Variables) -> Labels:
+        return _text_labels(node.value) if isinstance(node.value, str) else NO_LABELS
 
-    def _name(self, node: ast.Name, variables: Variables) -> Labels:
-        if self.names.dotted(node) == "os.environ":
+    def _name_labels(self, node: ast.Name, variables: Variables) -> Labels:
+        if self.names.full_name(node) == "os.environ":
             return frozenset(("env:*",))
-        return variables.get(node.id, NONE)
+        return variables.get(node.id, NO_LABELS)
 
-    def _attribute(self, node: ast.Attribute, variables: Variables) -> Labels:
-        if self.names.dotted(node) == "os.environ":
+    def _attribute_labels(self, node: ast.Attribute, variables: Variables) -> Labels:
+        if self.names.full_name(node) == "os.environ":
             return frozenset(("env:*",))
         return self._labels(node.value, variables)
 
-    def _walrus(self, node: ast.NamedExpr, variables: Variables) -> Labels:
+    def _assignment_labels(self, node: ast.NamedExpr, variables: Variables) -> Labels:
         labels = self._labels(node.value, variables)
         self._bind(node.target, labels, variables)
         return labels
 
-    def _compare(self, node: ast.Compare, variables: Variables) -> Labels:
-        self._union((node.left, *node.comparators), variables)
-        return NONE  # a boolean carries nothing
+    def _comparison_labels(self, node: ast.Compare, variables: Variables) -> Labels:
+        self._labels_of_all((node.left, *node.comparators), variables)
+        return NO_LABELS  # a boolean carries nothing
 
-    def _sum(self, node: ast.BinOp, variables: Variables) -> Labels:
-        text = constant_text(node)
+    def _sum_labels(self, node: ast.BinOp, variables: Variables) -> Labels:
+        text = read_constant_text(node)
         if text:
-            return _of_text(text)
-        parts: set[str] = set()
-        inner: ast.expr = node
-        while isinstance(inner, ast.BinOp):  # long sums nest on the left
-            parts |= self._labels(inner.right, variables)
-            inner = inner.left
-        return frozenset(parts | self._labels(inner, variables))
+            return _text_labels(text)
+        labels: set[str] = set()
+        operand: ast.expr = node
+        while isinstance(operand, ast.BinOp):  # long sums nest on the left
+            labels |= self._labels(operand.right, variables)
+            operand = operand.left
+        return frozenset(labels | self._labels(operand, variables))
 
-    def _union(self, nodes: Iterable[ast.AST], variables: Variables) -> Labels:
+    def _labels_of_all(self, nodes: Iterable[ast.AST], variables: Variables) -> Labels:
         labels: set[str] = set()
         for child in nodes:
             if isinstance(child, ast.expr):
                 labels |= self._labels(child, variables)
         return frozenset(labels)
 
-    def _dict(self, node: ast.Dict, variables: Variables) -> Labels:
-        """The labels of a dict; secrets of several issuers together are `gathered`."""
-        labels = set(self._union((key for key in node.keys if key is not None), variables))
-        found: set[str] = set()
+    def _dict_labels(self, node: ast.Dict, variables: Variables) -> Labels:
+        """Return the labels of a dict; secrets of several issuers together are `gathered`."""
+        labels = set(self._labels_of_all((key for key in node.keys if key is not None), variables))
+        gathered: set[str] = set()
         for value in node.values:
-            carried = self._labels(value, variables)
-            labels |= carried
-            own = secrets_in(carried)
-            if len(own) == 1 and len(carried) == 1 and isinstance(value, ast.Call | ast.Subscript):
-                found |= own
-        if len({instruction_rules.issuer(one) for one in found}) > 1:
-            labels.add("gathered:" + ", ".join(sorted(found)))
+            value_labels = self._labels(value, variables)
+            labels |= value_labels
+            if len(value_labels) == 1 and isinstance(value, ast.Call | ast.Subscript):
+                gathered |= select_secrets(value_labels)
+        if len({read_issuer(secret) for secret in gathered}) > 1:
+            labels.add("gathered:" + ", ".join(sorted(gathered)))
         return frozenset(labels)
 
-    def _comprehension(
+    def _comprehension_labels(
         self,
         node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp,
         variables: Variables,
     ) -> Labels:
         inner = dict(variables)
-        for part in node.generators:
-            self._bind(part.target, self._labels(part.iter, inner), inner)
-            for test in part.ifs:
-                self._labels(test, inner)
+        for generator in node.generators:
+            self._bind(generator.target, self._labels(generator.iter, inner), inner)
+            for condition in generator.ifs:
+                self._labels(condition, inner)
         if isinstance(node, ast.DictComp):
             return self._labels(node.key, inner) | self._labels(node.value, inner)
         return self._labels(node.elt, inner)
 
-    def _subscript(self, node: ast.Subscript, variables: Variables) -> Labels:
-        if self.names.dotted(node.value) == "os.environ":
-            return self._environment(constant_text(node.slice))
+    def _subscript_labels(self, node: ast.Subscript, variables: Variables) -> Labels:
+        if self.names.full_name(node.value) == "os.environ":
+            return self._environment_labels(read_constant_text(node.slice))
         return self._labels(node.value, variables) | self._labels(node.slice, variables)
 
-    def _environment(self, name: str) -> Labels:
+    def _environment_labels(self, name: str) -> Labels:
+        """Return the labels of an environment variable; remembers secret ones."""
         if not name:
-            return NONE
-        if instruction_rules.is_secret(name):
+            return NO_LABELS
+        if is_secret(name):
             self.secrets.add(name)
         return frozenset((f"env:{name}",))
 
-    def _call(self, node: ast.Call, variables: Variables) -> Labels:
-        name = self.names.dotted(node.func) or ""
+    def _call_labels(self, node: ast.Call, variables: Variables) -> Labels:
+        name = self.names.full_name(node.func) or ""
         last = name.rpartition(".")[2]
-        if name in {"os.environ.get", "os.getenv", "os.environ.pop"} and node.args:
-            return self._environment(constant_text(node.args[0]))
-        values = [self._labels(one, variables) for one in node.args]
-        keywords = {one.arg or "**": self._labels(one.value, variables) for one in node.keywords}
-        given = NONE.union(*values, *keywords.values())
-        base = NONE
+        if name in _ENVIRONMENT_GETTERS and node.args:
+            return self._environment_labels(read_constant_text(node.args[0]))
+        values = [self._labels(argument, variables) for argument in node.args]
+        keywords = {
+            keyword.arg or "**": self._labels(keyword.value, variables) for keyword in node.keywords
+        }
+        argument_labels = NO_LABELS.union(*values, *keywords.values())
+        base = NO_LABELS
         if isinstance(node.func, ast.Attribute):
             base = self._labels(node.func.value, variables)
         elif isinstance(node.func, ast.Call | ast.Subscript | ast.Lambda):
             base = self._labels(node.func, variables)
-        self.found.check(PythonCall(node, name, values, keywords, base))
-        labels = self._result(node, name, last, given | base)
+        self.checker.check(PythonCall(node, name, values, keywords, base))
+        labels = self._result_labels(node, name, last, argument_labels | base)
         if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
             holder = node.func.value.id
-            if last in {"append", "update", "extend", "write", "add", "insert"} and given:
-                variables[holder] = variables.get(holder, NONE) | given
-        function = self.functions.get(name)
-        return labels if function is None else self._local(node, function, values, keywords, labels)
+            if last in _ADDING_METHODS and argument_labels:
+                variables[holder] = variables.get(holder, NO_LABELS) | argument_labels
+        function = self._functions.get(name)
+        if function is None:
+            return labels
+        arguments = dict(zip(function.parameters, values, strict=False)) | keywords
+        return self._local_call_labels(node, function, arguments, labels)
 
-    def _result(self, node: ast.Call, name: str, last: str, labels: Labels) -> Labels:
-        if name in DECODERS or (last == "fromhex") or (last == "decode" and _odd_codec(node)):
+    def _result_labels(self, node: ast.Call, name: str, last: str, labels: Labels) -> Labels:
+        """Return the labels of a call's result from those of its arguments and object."""
+        if name in DECODERS or last == "fromhex" or (last == "decode" and _hides_text(node)):
             return labels | {"decoded"}
         if name in ENCODERS or last == "hex":
-            return labels | {f"encoded:{one}" for one in secrets_in(labels)}
+            return labels | {f"encoded:{secret}" for secret in select_secrets(labels)}
         if name in FETCHERS or (last in {"get", "request"} and "param:session" in labels):
             return (labels - {"decoded"}) | {"fetched"}
-        if name in {"open", "io.open", "codecs.open", "pathlib.Path.open"} or last in {
-            "read_text", "read_bytes",
-        }:  # fmt: skip
-            files = {f"file:{one[5:]}" for one in labels if one.startswith("path:")}
-            self.secrets |= {one[5:] for one in files}
-            return labels | files | {"read"} | ({"dropped"} if "temp" in labels else NONE)
+        if name in _OPENERS or last in _READERS:
+            return self._file_labels(labels)
         return labels
 
-    def _local(
-        self,
-        node: ast.Call,
-        function: _Function,
-        values: list[Labels],
-        keywords: dict[str, Labels],
-        labels: Labels,
+    def _file_labels(self, labels: Labels) -> Labels:
+        """Return the labels of what is read from a file; remembers files with credentials."""
+        files = select_values(labels, "path:")
+        self.secrets |= files
+        dropped = {"dropped"} if "temp" in labels else NO_LABELS
+        return labels | {f"file:{file}" for file in files} | {"read"} | dropped
+
+    def _local_call_labels(
+        self, node: ast.Call, function: _Function, arguments: Variables, labels: Labels
     ) -> Labels:
-        """The labels of a call to a function of this module."""
-        given = dict(zip(function.params, values, strict=False)) | keywords
-        for param, address in function.sent.items():
-            if param in given:
-                self.found.sends(node, given[param], address)
-        passed: set[str] = set()
+        """Return the labels of a call to a function of this module.
+
+        Args:
+            node: The call.
+            function: The function.
+            arguments: Parameter -> labels of its argument.
+            labels: The labels that the call has where the function returns nothing.
+        """
+        for parameter, address in function.sent.items():
+            if parameter in arguments:
+                self.checker.check_sent(node, arguments[parameter], address)
+        if not function.returns:
+            return labels & {"decoded", "fetched"}
+        result: set[str] = set()
         for label in function.returns:
-            passed |= given.get(label[6:], NONE) if label.startswith("param:") else {label}
-        return frozenset(passed) if function.returns else labels & {"decoded", "fetched"}
+            if label.startswith("param:"):
+                result |= arguments.get(label.removeprefix("param:"), NO_LABELS)
+            else:
+                result.add(label)
+        return frozenset(result)
 
 
-def _of_text(text: str) -> Labels:
-    """The labels of a text that is a path."""
-    if len(text) > 300:
-        return NONE
+def _text_labels(text: str) -> Labels:
+    """Return the labels of a text, which may be a path."""
+    return NO_LABELS if len(text) > _MAX_PATH_CHARS else _path_labels(text)
+
+
+@lru_cache(2000)  # each text is read twice
+def _path_labels(text: str) -> Labels:
     labels: set[str] = set()
-    if _KEY_FILES.search(text) and not text.endswith(".pub"):
+    if _CREDENTIAL_FILE.search(text) and not text.endswith(".pub"):
         labels.add(f"path:{text}")
-    if _DROPPED.match(text):
+    if _TEMPORARY_FILE.match(text):
         labels.add("temp")
-    if _STARTS.search(text) or "authorized_keys" in text:
+    if _LOGIN_FILE.search(text) or "authorized_keys" in text:
         labels.add(f"start:{text}")
     return frozenset(labels)
 
 
-def _odd_codec(node: ast.Call) -> bool:
-    """Whether a codec hides text, such as rot13; utf-8 does not."""
-    return bool(node.args) and constant_text(node.args[0]) in _ODD
+def _hides_text(node: ast.Call) -> bool:
+    """Whether the codec of a call hides text."""
+    return bool(node.args) and read_constant_text(node.args[0]) in _HIDING_CODECS

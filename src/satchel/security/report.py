@@ -23,6 +23,8 @@ MIN_SCAN_TIMEOUT_S = 10.0
 """Processor time per skill, and as much again for each 8 MiB of it."""
 _MAX_SMALL_BYTES = 8 << 20
 _CHECK_INTERVAL_S = 0.01
+MAX_EVIDENCE_CHARS = 160
+"""Of a finding."""
 
 
 class OutOfTime(Exception):
@@ -40,14 +42,14 @@ class TimeBudget:
         """
         seconds = MIN_SCAN_TIMEOUT_S * (1 + size / _MAX_SMALL_BYTES)
         self._end = time.thread_time() + seconds
-        self._next = 0.0
+        self._next_check = 0.0
 
     def check(self) -> None:
         """Raise `OutOfTime` after the limit."""
         now = time.monotonic()
-        if now < self._next:
+        if now < self._next_check:
             return
-        self._next = now + _CHECK_INTERVAL_S  # reading the clock of the thread is slower
+        self._next_check = now + _CHECK_INTERVAL_S  # reading the clock of the thread is slower
         if time.thread_time() > self._end:
             raise OutOfTime
 
@@ -59,6 +61,7 @@ class Finding(NamedTuple):
     """A match of a rule."""
 
     rule: str
+    """The id of the rule; the page on scan rules lists them."""
     path: str
     """The file, relative to the skill's folder."""
     line: int = 0
@@ -77,7 +80,7 @@ class Finding(NamedTuple):
         return self.about.severity
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the values for JSON."""
         about = self.about
         return {
             "rule": self.rule,
@@ -89,6 +92,18 @@ class Finding(NamedTuple):
             "fix": about.fix,
             "owasp": list(about.owasp),
         }
+
+
+class TextSource(NamedTuple):
+    """The text of a file, for findings about positions in it."""
+
+    path: str
+    text: str
+
+    def finding(self, rule: str, position: int, evidence: str) -> Finding:
+        """Return a finding for the line of a position."""
+        line = self.text.count("\n", 0, position) + 1
+        return Finding(rule, self.path, line, evidence[:MAX_EVIDENCE_CHARS])
 
 
 class Inventory(NamedTuple):
@@ -105,9 +120,19 @@ class Inventory(NamedTuple):
 
 
 class ScanReport(NamedTuple):
-    """The result of a scan of one skill."""
+    """The result of a scan of one skill.
+
+    Example:
+        from satchel import Satchel
+
+        satchel = Satchel.for_project(".")
+        report = satchel.scan(satchel.list_skills()[0])
+        for finding in report.findings:
+            print(finding.severity, finding.rule, finding.path, finding.line)
+    """
 
     verdict: Verdict
+    """Whether the skill may be used as it is."""
     findings: tuple[Finding, ...] = ()
     """Worst first, then by file and line."""
     unscanned: tuple[tuple[str, str], ...] = ()
@@ -116,32 +141,42 @@ class ScanReport(NamedTuple):
     engines: tuple[str, ...] = ()
     """`text`, `python`, …: what scanned it."""
 
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """The rules that ask for a review, and the files that were not scanned."""
+        rules = [finding.rule for finding in self.findings if finding.severity == "review"]
+        return tuple(dict.fromkeys((*rules, *(path for path, _ in self.unscanned))))
+
     def without(self, rules: Collection[str]) -> ScanReport:
-        """The report without the findings of some rules."""
-        left = tuple(one for one in self.findings if one.rule not in rules)
-        return self._replace(verdict=verdict_for(left, self.unscanned), findings=left)
+        """The report without the findings of some rules.
+
+        Args:
+            rules: The ids of the rules to leave out.
+        """
+        findings = tuple(finding for finding in self.findings if finding.rule not in rules)
+        return self._replace(verdict=verdict_for(findings, self.unscanned), findings=findings)
 
     def to_text(self) -> str:
-        """One line, for `from_text`."""
+        """Return one line of JSON, for `from_text`."""
         return json.dumps(pack_messages(self._asdict()), separators=(",", ":"))
 
     @classmethod
     def from_text(cls, text: str) -> Self | None:
-        """The report of a line; None when it is damaged."""
+        """Read the report of a line; None when it is damaged."""
         try:
-            row = unpack_messages(json.loads(text))
+            fields = unpack_messages(json.loads(text))
             return cls(
-                row["verdict"],
-                tuple(Finding(*one) for one in row["findings"]),
-                tuple((path, reason) for path, reason in row["unscanned"]),
-                Inventory(*map(tuple, row["inventory"])),
-                tuple(row["engines"]),
+                verdict=fields["verdict"],
+                findings=tuple(Finding(*finding) for finding in fields["findings"]),
+                unscanned=tuple((path, reason) for path, reason in fields["unscanned"]),
+                inventory=Inventory(*map(tuple, fields["inventory"])),
+                engines=tuple(fields["engines"]),
             )
         except (ValueError, TypeError, KeyError):
             return None
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the values for JSON."""
         return {
             "verdict": self.verdict,
             "findings": [finding.to_dict() for finding in self.findings],
@@ -152,10 +187,10 @@ class ScanReport(NamedTuple):
 
 
 def verdict_for(findings: Iterable[Finding], unscanned: Iterable[tuple[str, str]]) -> Verdict:
-    """The verdict: blocked, else incomplete, else review, else no findings."""
-    found = {finding.severity for finding in findings}
-    if "block" in found:
+    """Return the verdict: blocked, else incomplete, else review, else no findings."""
+    severities = {finding.severity for finding in findings}
+    if "block" in severities:
         return "blocked"
     if any(True for _ in unscanned):
         return "incomplete"
-    return "review" if "review" in found else "no findings"
+    return "review" if "review" in severities else "no findings"

@@ -1,19 +1,22 @@
 """Scan rules, loaded from `rules/*.toml` at first use.
 
 A text rule matches where one of `any` matches, every one of `with` matches within `near`
-characters, and none of `unless` matches on the same line. `needs` and `also` are plain words: a
-text without one of each cannot match, which excludes most rules for most files without a regular
-expression. A pattern may state its own words at its start, as `(?#word|word)(?#other)`: a match
-contains one of each.
+characters, and none of `unless` matches in the same sentence or command. `needs` and `also` are
+plain words: a text without one of each cannot match, which excludes most rules for most files
+without a regular expression. So do the plain words in each pattern. A pattern may state more of
+them at its start, as `(?#word|word)(?#other)`: a match contains one of each.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import tomllib
 from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from satchel.security.pattern_words import read_stated_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,7 +39,7 @@ OWASP = {
 }
 """The classes of the OWASP Agentic Skills Top 10."""
 
-_GROUPS = {
+_REGION_GROUPS = {
     "commands": ("shell", "powershell", "plain", "prose", "hidden", "front", "decoded"),
     "scripts": ("shell", "powershell", "plain", "decoded"),
     "words": ("prose", "plain", "hidden", "front", "decoded"),
@@ -47,6 +50,7 @@ _GROUPS = {
     ),
 }  # fmt: skip
 """Group name -> kinds of regions."""
+_UPPERCASE_OR_ESCAPE = re.compile(r"\\.|[A-Z]")
 
 
 class ScanRule(NamedTuple):
@@ -65,7 +69,7 @@ class ScanRule(NamedTuple):
     needs: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
     any: tuple[str, ...] = ()
-    """Regular expressions, for `compiled_pattern`."""
+    """Regular expressions, for `compile_pattern`."""
     all: tuple[str, ...] = ()
     near: int = 0
     """Maximum distance of `all` from the match, in characters; 0: anywhere in the region."""
@@ -75,9 +79,7 @@ class ScanRule(NamedTuple):
 
 
 @cache
-def _read() -> dict[str, ScanRule]:
-    import tomllib
-
+def _read_rules() -> dict[str, ScanRule]:
     folder = os.path.join(os.path.dirname(__file__), "rules")
     rules: dict[str, ScanRule] = {}
     for name in sorted(os.listdir(folder)):
@@ -85,109 +87,92 @@ def _read() -> dict[str, ScanRule]:
             continue
         with open(os.path.join(folder, name), "rb") as file:
             table = tomllib.load(file)
-        for row in table["rule"]:
-            rule = _rule(row, os.path.splitext(name)[0], table)
+        for entry in table["rule"]:
+            rule = _make_rule(entry, os.path.splitext(name)[0], table)
             if rule.id in rules:
                 raise ValueError(f"two rules are called {rule.id}")
             rules[rule.id] = rule
     return rules
 
 
-def _rule(row: Mapping[str, Any], engine: str, table: Mapping[str, Any]) -> ScanRule:
+def _make_rule(entry: Mapping[str, Any], engine: str, table: Mapping[str, Any]) -> ScanRule:
+    """Make a rule of its entry in a file.
+
+    Args:
+        entry: The rule.
+        engine: The name of the file, which names the engine by default.
+        table: The file.
+    """
     fragments = table.get("fragments", {})
-    patterns = _patterns(row.get("any", ()), fragments)
-    kinds = (part for word in row.get("where", ()) for part in _GROUPS.get(word, (word,)))
+    patterns = _expand_patterns(entry.get("any", ()), fragments)
+    kinds: set[str] = set()
+    for name in entry.get("where", ()):
+        kinds.update(_REGION_GROUPS.get(name, (name,)))
     return ScanRule(
-        id=row["id"],
-        severity=row["severity"],
-        what=row["what"],
-        fix=table["block_fix" if row["severity"] == "block" else "fix"],
-        owasp=tuple(row["owasp"]),
-        engine=row.get("engine", engine),
+        id=entry["id"],
+        severity=entry["severity"],
+        what=entry["what"],
+        fix=table["block_fix" if entry["severity"] == "block" else "fix"],
+        owasp=tuple(entry["owasp"]),
+        engine=entry.get("engine", engine),
         where=frozenset(kinds),
-        needs=tuple(row.get("needs", _stated_words(patterns))),
-        also=tuple(row.get("also", ())),
+        needs=tuple(entry.get("needs", _collect_stated_words(patterns))),
+        also=tuple(entry.get("also", ())),
         any=patterns,
-        all=_patterns(row.get("with", ()), fragments),
-        near=row.get("near", 0),
-        unless=_patterns(row.get("unless", ()), fragments),
-        talk=row.get("talk", True),
+        all=_expand_patterns(entry.get("with", ()), fragments),
+        near=entry.get("near", 0),
+        unless=_expand_patterns(entry.get("unless", ()), fragments),
+        talk=entry.get("talk", True),
     )
 
 
-def _patterns(patterns: Sequence[str], fragments: Mapping[str, str]) -> tuple[str, ...]:
-    """Regular expressions in lower case; `<name>` is replaced by a fragment of the same file."""
-    made: list[str] = []
+def _expand_patterns(patterns: Sequence[str], fragments: Mapping[str, str]) -> tuple[str, ...]:
+    """Return regular expressions in lower case; `<name>` stands for a fragment of the file."""
+    expanded: list[str] = []
     for text in patterns:
         for name, part in fragments.items():
             text = text.replace(f"<{name}>", part)  # noqa: PLW2901 - built up piece by piece
-        made.append(_ESCAPE.sub(_lowered, text))
-    return tuple(made)
+        expanded.append(_UPPERCASE_OR_ESCAPE.sub(_lower_match, text))
+    return tuple(expanded)
 
 
 @cache
-def compiled_pattern(text: str) -> re.Pattern[str]:
+def compile_pattern(text: str) -> re.Pattern[str]:
     """Compile a pattern, for texts in lower case, at its first use: most files need a few rules."""
     return re.compile(text, re.MULTILINE)
 
 
-@cache
-def required_words(pattern: str) -> tuple[tuple[str, ...], ...]:
-    """Words in a pattern, stated or outside of brackets: a match contains one of each tuple."""
-    if stated := _STATED.match(pattern):
-        return tuple(tuple(group.split("|")) for group in stated[1][3:-1].split(")(?#"))
-    words: list[tuple[str, ...]] = []
-    depth = 0
-    for part in _PARTS.findall(pattern):
-        if depth == 0 and part == "|":
-            return ()
-        depth += (part == "(") - (part == ")")
-        if depth == 0 and part[0] != "[" and part[-1] not in "?*{":
-            branches = part.removeprefix("(?:").rstrip(")").split("|")
-            words.append(tuple(max(_OPTIONAL.split(one), key=len) for one in branches))
-    return tuple(group for group in words if min(map(len, group)) > 2)
-
-
-def _stated_words(patterns: Sequence[str]) -> tuple[str, ...]:
-    """The first words that the patterns state; none if one of them states no words."""
-    if not all(map(_STATED.match, patterns)):
+def _collect_stated_words(patterns: Sequence[str]) -> tuple[str, ...]:
+    """Return the first words that the patterns state; none if one of them states no words."""
+    stated_words = [read_stated_words(pattern) for pattern in patterns]
+    if not all(stated_words):
         return ()
-    return tuple(dict.fromkeys(word for one in patterns for word in required_words(one)[0]))
+    return tuple(dict.fromkeys(word for groups in stated_words for word in groups[0]))
 
 
-def _lowered(found: re.Match[str]) -> str:
-    r"""A letter in lower case; an escape such as `\S` is unchanged."""
-    return found.group() if found.group().startswith("\\") else found.group().lower()
+def _lower_match(match: re.Match[str]) -> str:
+    r"""Return a letter in lower case; an escape such as `\S` is unchanged."""
+    return match.group() if match.group().startswith("\\") else match.group().lower()
 
 
-_STATED = re.compile(r"((?:\(\?#[^)]+\))+)")
-_ESCAPE = re.compile(r"\\.|[A-Z]")
-_PARTS = re.compile(
-    r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?:[\w '?|-]+\)[?*{]?"
-    r"|[a-z ]+(?=[a-z ][?*{])|[a-z ]+|."
-)
-"""Escapes, classes, groups of plain alternatives, words without an optional last letter."""
-_OPTIONAL = re.compile(r".\?|[^a-z ']")
-
-
-class _Rules(Mapping[str, ScanRule]):
+class _LazyRules(Mapping[str, ScanRule]):
     """The rules, read at first use."""
 
     def __getitem__(self, key: str) -> ScanRule:
-        return _read()[key]
+        return _read_rules()[key]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_read())
+        return iter(_read_rules())
 
     def __len__(self) -> int:
-        return len(_read())
+        return len(_read_rules())
 
 
-RULES = _Rules()
+RULES = _LazyRules()
 """Every rule by its id; also the source of the reference page."""
 
 
 @cache
-def text_rules() -> tuple[ScanRule, ...]:
-    """The rules with text patterns."""
+def list_text_rules() -> tuple[ScanRule, ...]:
+    """Return the rules with text patterns."""
     return tuple(rule for rule in RULES.values() if rule.any)

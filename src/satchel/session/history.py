@@ -17,27 +17,39 @@ import re
 from html import unescape
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from satchel.tools.permission_rules import patterns_of
+from satchel.errors import InvalidInput
+from satchel.i18n import Message, for_model
+from satchel.tools.framing import one_line
+from satchel.tools.permission_rules import parse_patterns
 from satchel.tools.skill_tool import SkillTool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 SKILL = SkillTool.name
-_NEWS = re.compile(r"<skills-changed>.*?</skills-changed>", re.DOTALL)
-_REMINDER = re.compile(r"<skills-loaded-before>.*?</skills-loaded-before>", re.DOTALL)
-_FRAME = re.compile(r'^<skill-loaded ([^>\n]* )?nonce="([0-9a-f]{12})">$', re.MULTILINE)
-_ROW = re.compile(r"<skill ([^>\n]*)>")
-_MARK = re.compile(r'([a-z-]+)="([^"]*)"')
-_BETWEEN = re.compile(r",\s+(?![^()]*\))")
+_LOADING_TOOLS = (SKILL, f"mcp__satchel__{SKILL}")
+"""`Skill`, also as hosts name it that have it from the MCP server."""
+_REMINDER = re.compile(
+    r"<skills-loaded-before>((?:(?!<skills-).)*)</skills-loaded-before>(?=\s*(?:<skills-|\Z))",
+    re.DOTALL,
+)
+"""At the end of a text, or followed by what `Session.tail` appends: not within a quoted page."""
+_SKILL_FRAME = re.compile(r'^<skill-loaded ([^>\n]* )?nonce="([0-9a-f]{12})">$', re.MULTILINE)
+_REMINDED_SKILL = re.compile(r"<skill ([^>\n]*)>")
+_ATTRIBUTE = re.compile(r'([a-z-]+)="([^"]*)"')
+_PATTERN_SEPARATOR = re.compile(r",\s+(?![^()]*\))")
 """A comma that is not in the argument of a pattern."""
+_LANGCHAIN_TYPES = frozenset(("human", "ai", "system", "tool", "function", "chat"))
+"""Types of the messages of LangChain, which no provider has."""
 
 
 class ToolResult(NamedTuple):
     """The result of one tool call in a conversation, whatever the host's format is."""
 
     tool: str
+    """The name of the tool."""
     text: str
+    """What the model read."""
     arguments: Mapping[str, Any] | str = ""
     """Of the call with the same id; empty when that call is not in the history."""
     failed: bool | None = None
@@ -45,9 +57,21 @@ class ToolResult(NamedTuple):
 
 
 class ConversationHistory(NamedTuple):
-    """The messages of a conversation, whatever the host's format is."""
+    """The messages of a conversation, whatever the host's format is.
+
+    Example:
+        from satchel import Satchel
+        from satchel.session.history import ConversationHistory, ToolResult
+
+        satchel = Satchel.for_project(".")
+        text = satchel.session().call("Skill", {"name": "code-review"}).text
+        session = satchel.session()
+        session.sync(ConversationHistory([ToolResult("Skill", text, {"name": "code-review"})]))
+        assert list(session.loaded) == ["code-review"]
+    """
 
     results: Sequence[ToolResult] = ()
+    """The results of tool calls, oldest first."""
     prompts: Sequence[str] | None = None
     """The texts of users; None when unknown."""
     forbidden: Mapping[str, Sequence[str]] | None = None
@@ -72,18 +96,30 @@ class SkillText(NamedTuple):
     """Of the frame around it; empty when the text is not there, or was cut."""
 
 
-def find_change_notices(*texts: str) -> list[str]:
-    """The change notices in the texts of a history."""
-    return [notice for text in texts for notice in _NEWS.findall(text)]
-
-
-def skill_text(text: str, name: str = "") -> SkillText | None:
-    """The frame of a skill in the result of `Skill`: of this name, else the first one."""
-    frames: list[SkillText] = []
-    for match in _FRAME.finditer(text):
+def find_skill_text(text: str, name: str = "") -> SkillText | None:
+    """Return the text of a skill in the result of `Skill`: of this name, else the first one."""
+    texts: list[SkillText] = []
+    for match in _SKILL_FRAME.finditer(text):
         is_closed = f'</skill-loaded nonce="{match[2]}">' in text
-        frames.append(_described(_marks(match[1] or ""), match[2] if is_closed else ""))
-    return next((frame for frame in frames if frame.name == name), frames[0] if frames else None)
+        attributes = _parse_attributes(match[1] or "")
+        texts.append(_make_skill_text(attributes, match[2] if is_closed else ""))
+    return next(
+        (skill_text for skill_text in texts if skill_text.name == name), texts[0] if texts else None
+    )
+
+
+def is_load(tool: str) -> bool:
+    """Whether a tool of this name loads skills."""
+    return tool in _LOADING_TOOLS
+
+
+def is_refusal(text: str, name: str) -> bool:
+    """Whether the result of a load says that there is no such skill, or no tool to load one."""
+    refusals = (
+        Message("There is no skill `{name}`", name=one_line(name, 100)),
+        Message("There is no tool `{name}` here", name=SKILL),
+    )
+    return text.startswith(tuple(for_model(refusal) for refusal in refusals))
 
 
 def is_whole(text: str, nonce: str, characters: int) -> bool:
@@ -93,24 +129,60 @@ def is_whole(text: str, nonce: str, characters: int) -> bool:
     return start >= 0 and end - start > characters
 
 
-def reminded_skills(texts: Iterable[str]) -> Iterator[SkillText]:
-    """The skills that reminders name; their texts are not in the history."""
+def reminded_skills(
+    history: ConversationHistory, has_tool: Callable[[str], Any]
+) -> list[SkillText]:
+    """Return the skills that reminders name, whose texts are not in the history.
+
+    Args:
+        history: Reminders stand in its prompts, and at the end of results.
+        has_tool: Whether a tool of this session has a name: results of others do not count.
+    """
+    texts = list(history.prompts or ())
+    texts += [
+        result.text
+        for result in history.results
+        if result.text.endswith("</skills-loaded-before>") and has_tool(result.tool)
+    ]
+    skills: list[SkillText] = []
     for text in texts:
         for block in _REMINDER.findall(text):
-            for match in _ROW.finditer(block):
-                yield _described(_marks(match[1]))
+            rows = _REMINDED_SKILL.findall(block)
+            skills += [_make_skill_text(_parse_attributes(row)) for row in rows]
+    return skills
 
 
-def _marks(text: str) -> dict[str, str]:
-    return {key: unescape(value) for key, value in _MARK.findall(text)}
+def _parse_attributes(text: str) -> dict[str, str]:
+    return {key: unescape(value) for key, value in _ATTRIBUTE.findall(text)}
 
 
-def _described(marks: Mapping[str, str], nonce: str = "") -> SkillText:
-    forbidden = patterns_of(_BETWEEN.split(marks.get("disallowed-tools", "")), forbidding=True)
-    return SkillText(marks.get("name", ""), marks.get("digest", ""), forbidden, nonce)
+def _make_skill_text(attributes: Mapping[str, str], nonce: str = "") -> SkillText:
+    patterns = _PATTERN_SEPARATOR.split(attributes.get("disallowed-tools", ""))
+    return SkillText(
+        name=attributes.get("name", ""),
+        digest=attributes.get("digest", ""),
+        disallowed=parse_patterns(patterns, forbidding=True),
+        nonce=nonce,
+    )
 
 
 # --- messages of providers ---------------------------------------------------------------------
+
+
+class _Call(NamedTuple):
+    """A tool call in a message."""
+
+    id: str
+    tool: str
+    arguments: Any
+
+
+class _CallResult(NamedTuple):
+    """The result of a tool call in a message."""
+
+    call_id: str
+    text: str
+    failed: bool | None = None
 
 
 def read_messages(messages: Iterable[Any]) -> ConversationHistory:
@@ -118,31 +190,56 @@ def read_messages(messages: Iterable[Any]) -> ConversationHistory:
 
     Anthropic Messages, OpenAI Chat Completions and Responses, Gemini and Bedrock Converse; the
     formats of `Session.definitions`.
+
+    Raises:
+        InvalidInput: these are no messages of such an API.
     """
-    calls: dict[str, tuple[str, Any]] = {}
+    value = cast("Any", messages)
+    if isinstance(value, (str, bytes, dict)) or not hasattr(value, "__iter__"):
+        raise _messages_error(cast("object", value))
+    calls: dict[str, _Call] = {}
     results: list[ToolResult] = []
     prompts: list[str] = []
     for message in messages:
         table = _table(message)
         role = table.get("role")
+        if not (role or _is_item(table)):
+            raise _messages_error(message)
         for block in _blocks(table):
-            called, answered = _call(block), _answer(block)
-            if called is not None:
-                calls[called[0]] = called[1:]
-            elif answered is not None:
-                call_id, text, failed = answered
-                name, arguments = calls.get(call_id, ("", ""))
-                results.append(ToolResult(name, text, arguments, failed))
+            call, result = _read_call(block), _read_result(block)
+            if call is not None:
+                calls[call.id] = call
+            elif result is not None:
+                call = calls.get(result.call_id, _Call("", "", ""))
+                results.append(ToolResult(call.tool, result.text, call.arguments, result.failed))
             elif role == "user":
                 prompts.append(text_of(block.get("text", block.get("content"))))
     return ConversationHistory(results, prompts)
 
 
 def _table(value: Any) -> Mapping[str, Any]:
+    """Return a message or a part of it as a table; empty when it is neither that nor a model."""
     if isinstance(value, dict):
         return cast("dict[str, Any]", value)
     dump = getattr(value, "model_dump", None)
     return cast("dict[str, Any]", dump(by_alias=True)) if callable(dump) else {}
+
+
+def _is_item(table: Mapping[str, Any]) -> bool:
+    """Whether a message without a role is one of the Responses API or of Gemini."""
+    kind = table.get("type")
+    if "parts" in table and "kind" not in table:  # Gemini; messages of Pydantic AI have both
+        return True
+    return isinstance(kind, str) and kind not in _LANGCHAIN_TYPES
+
+
+def _messages_error(value: object) -> InvalidInput:
+    return InvalidInput(
+        f"A `{type(value).__name__}` cannot be read as messages of a provider's API",
+        "Give a list of messages in the format of Anthropic, OpenAI, Gemini or Bedrock; with a "
+        "framework use its adapter of `satchel.integrations`, or make a `ConversationHistory` "
+        "(`satchel.integrations.base`)",
+    )
 
 
 def _blocks(table: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -155,46 +252,53 @@ def _blocks(table: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
             yield table
 
 
-def _call(block: Mapping[str, Any]) -> tuple[str, str, Any] | None:
+def _read_call(block: Mapping[str, Any]) -> _Call | None:
+    """Read a tool call of any provider; None when the block is something else."""
     kind = block.get("type")
     if kind == "tool_use":
-        return str(block.get("id")), str(block.get("name")), block.get("input")
+        return _Call(str(block.get("id")), str(block.get("name")), block.get("input"))
     if kind == "function_call":
-        return str(block.get("call_id")), str(block.get("name")), block.get("arguments")
-    if function := block.get("function"):
-        inner = _table(function)
-        return str(block.get("id")), str(inner.get("name")), inner.get("arguments")
-    if inner := _table(block.get("functionCall", block.get("function_call"))):
-        return _gemini_id(inner), str(inner.get("name")), inner.get("args")
-    if inner := _table(block.get("toolUse")):
-        return str(inner.get("toolUseId")), str(inner.get("name")), inner.get("input")
+        return _Call(str(block.get("call_id")), str(block.get("name")), block.get("arguments"))
+    if block.get("function"):
+        function = _table(block["function"])
+        return _Call(str(block.get("id")), str(function.get("name")), function.get("arguments"))
+    if gemini_call := _table(block.get("functionCall", block.get("function_call"))):
+        name, arguments = str(gemini_call.get("name")), gemini_call.get("args")
+        return _Call(_gemini_id(gemini_call), name, arguments)
+    if tool_use := _table(block.get("toolUse")):
+        return _Call(
+            str(tool_use.get("toolUseId")), str(tool_use.get("name")), tool_use.get("input")
+        )
     return None
 
 
-def _answer(block: Mapping[str, Any]) -> tuple[str, str, bool | None] | None:
+def _read_result(block: Mapping[str, Any]) -> _CallResult | None:
+    """Read the result of a tool call of any provider; None when the block is something else."""
     kind = block.get("type")
     if kind == "tool_result":
-        return str(block.get("tool_use_id")), text_of(block.get("content")), block.get("is_error")
+        text, failed = text_of(block.get("content")), block.get("is_error")
+        return _CallResult(str(block.get("tool_use_id")), text, failed)
     if kind == "function_call_output":
-        return str(block.get("call_id")), text_of(block.get("output")), None
+        return _CallResult(str(block.get("call_id")), text_of(block.get("output")))
     if block.get("role") == "tool":
-        return str(block.get("tool_call_id")), text_of(block.get("content")), None
-    if inner := _table(block.get("functionResponse", block.get("function_response"))):
-        response = _table(inner.get("response"))
-        return _gemini_id(inner), text_of(list(response.values())), "error" in response
-    if inner := _table(block.get("toolResult")):
-        failed = inner.get("status") == "error"
-        return str(inner.get("toolUseId")), text_of(inner.get("content")), failed
+        return _CallResult(str(block.get("tool_call_id")), text_of(block.get("content")))
+    if gemini_result := _table(block.get("functionResponse", block.get("function_response"))):
+        response = _table(gemini_result.get("response"))
+        text = text_of(list(response.values()))
+        return _CallResult(_gemini_id(gemini_result), text, "error" in response)
+    if tool_result := _table(block.get("toolResult")):
+        text, failed = text_of(tool_result.get("content")), tool_result.get("status") == "error"
+        return _CallResult(str(tool_result.get("toolUseId")), text, failed)
     return None
 
 
-def _gemini_id(inner: Mapping[str, Any]) -> str:
-    """Gemini may leave out ids; then a result belongs to the last call of its name."""
-    return str(inner.get("id") or inner.get("name"))
+def _gemini_id(table: Mapping[str, Any]) -> str:
+    """Return the id of a call; Gemini may leave it out, and the name of the tool stands for it."""
+    return str(table.get("id") or table.get("name"))
 
 
 def text_of(content: Any) -> str:
-    """The text of a result, which may be a list of parts."""
+    """Return the text of a result, which may be a list of parts."""
     if isinstance(content, str):
         return content
     if isinstance(content, list):

@@ -1,13 +1,6 @@
 """`Session`: one conversation with its prompt, its tools, its loaded skills and permissions.
 
-The only way to call tools; the agent, each framework's adapter and the MCP server use it:
-
-    session.prompt              for the system prompt: the same bytes until it is rebuilt
-    session.definitions()       the tools, frozen the same way
-    session.with_tail(message)  the user's message, followed by changes and fitting skills
-    session.call(name, given)   a tool call of the model; never raises
-
-What touches the disk has an asynchronous twin: `aprompt`, `adefinitions`, `awith_tail`, `acall`.
+The only way to call tools; the agent, each framework's adapter and the MCP server use it.
 
 A skill's text enters the conversation once, as the result of a call. A repeated load is answered
 with a pointer, unless the skill changed or the host reported that its text was trimmed away.
@@ -24,36 +17,36 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from satchel._threads import in_thread, threaded
 from satchel.errors import InvalidInput, SatchelError
 from satchel.library.snapshot import Filter
+from satchel.session.call_permissions import CallPermissions
 from satchel.session.history import (
-    SKILL,
     ConversationHistory,
     SkillText,
+    find_skill_text,
+    is_load,
+    is_refusal,
     is_whole,
     read_messages,
     reminded_skills,
-    skill_text,
 )
-from satchel.session.loaded_skills import (
-    ALREADY_LOADED,
-    STATE_VERSION,
-    LoadedRecord,
-    LoadedSkills,
-)
+from satchel.session.loaded_skills import LoadedRecord, LoadedSkills
+from satchel.session.options import STATE_VERSION
 from satchel.session.permissions import PermissionGate
 from satchel.session.prompt import SessionPrompt
 from satchel.session.shortlist import Shortlist, append_shortlist, make_shortlist
 from satchel.tools.base import ResolvedCall, cancellable
-from satchel.tools.permission_rules import BaseFolder, as_patterns, decide, may_match_name, names
-from satchel.tools.read_file import ReadFileTool
+from satchel.tools.permission_rules import (
+    check_patterns,
+)
 from satchel.tools.schema import read_arguments
 from satchel.tools.selection import select
 from satchel.tools.skill_tool import LoadedSkill, SkillTool
-from satchel.tools.toolset import failed_call, make_toolset, revision_of
+from satchel.tools.toolset import failed_call, make_toolset
 
 __all__ = ["AvailableTools", "LoadedRecord", "Session"]
 
@@ -68,7 +61,7 @@ if TYPE_CHECKING:
     from satchel.session.history import ToolResult
     from satchel.session.permissions import PermissionDecision
     from satchel.settings import Settings
-    from satchel.tools.base import ToolCall
+    from satchel.tools.base import CancelToken, ReviewChanges, ToolCall
     from satchel.tools.permission_rules import SkillToolRules
     from satchel.tools.program_runner import ProgramRunner
     from satchel.tools.toolset import Provider, Toolset
@@ -77,8 +70,15 @@ if TYPE_CHECKING:
     """A table, JSON text, or the result of `Session.resolve`."""
 
 
-_Said = TypeVar("_Said", str, "list[dict[str, Any]]")
+_UserMessage = TypeVar("_UserMessage", str, "list[dict[str, Any]]")
 """A text, or a list of content blocks."""
+_OLD_NAMES = {
+    "permit": "refusal_for",
+    "apermit": "arefusal_for",
+    "news": "change_notice",
+    "anews": "achange_notice",
+}
+"""Methods of 0.2 with their names since 0.3."""
 
 
 class AvailableTools(NamedTuple):
@@ -91,7 +91,15 @@ class AvailableTools(NamedTuple):
 
 
 class Session:
-    """One conversation: the only way to call tools. `Satchel.session` and `restore` make one."""
+    """One conversation: prompt, tools, loaded skills, permissions. `Satchel.session` creates one.
+
+    Example:
+        from satchel import Satchel
+
+        session = Satchel.for_project(".").session()
+        prompt, tools = session.prompt, session.definitions("anthropic")
+        reply = session.call("Skill", {"name": "code-review", "args": "src/"})
+    """
 
     def __init__(
         self,
@@ -115,42 +123,64 @@ class Session:
         self._lock = threading.RLock()
         self._toolset = toolset
         self._loaded = loaded or LoadedSkills(self._library)
-        self._in_turn = self._begun = False
-        self._entries: list[int] = []
+        self._permissions = CallPermissions(self._gate, self._loaded, library, settings.project)
+        self._is_in_turn = False
+        self._is_turn_begun = False
+        """Whether `begin_turn` has begun the turn of the next `tail`."""
+        self._location_stamps: list[int] = []
+        """Modification times of the folders of skills at the last refresh."""
         self._prompt = SessionPrompt(
             settings, library, self._tools, self._gate.offers, self._loaded.edited
         )
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name not in _OLD_NAMES:
+                raise AttributeError(f"`Session` has no attribute `{name}`")
+            text = f"`Session.{name}` is called `{_OLD_NAMES[name]}` now"
+            warnings.warn(text, DeprecationWarning, stacklevel=2)
+            return getattr(self, _OLD_NAMES[name])
+
     # --- the library as this turn sees it -------------------------------------------------
 
     def _refresh(self) -> Snapshot:
+        """Search the disk for changes."""
         with self._lock:
-            self._entries = self._stamps()
+            self._location_stamps = self._read_location_stamps()
             return self._library.refresh()
 
     def begin_turn(self) -> None:
         """Begin a turn before `tail` does: search the disk for changes now."""
         self._snapshot(new_turn=True)
-        self._begun = True
+        self._is_turn_begun = True
 
     abegin_turn = threaded(begin_turn)
 
     def _snapshot(self, *, new_turn: bool = False) -> Snapshot:
+        """Return the skills that this session may use, with changes on disk where they are due."""
+        return self._library.screened(self._current_snapshot(new_turn=new_turn))
+
+    def _current_snapshot(self, *, new_turn: bool) -> Snapshot:
         if not self._settings.refresh_on_call:
             return self._library.snapshot()
-        if new_turn or not self._in_turn or self._stamps() != self._entries:
-            self._in_turn = self._in_turn or new_turn
+        if (
+            new_turn
+            or not self._is_in_turn
+            or self._read_location_stamps() != self._location_stamps
+        ):
+            self._is_in_turn = self._is_in_turn or new_turn
             return self._refresh()
         return self._library.snapshot()
 
-    def _stamps(self) -> list[int]:
-        found: list[int] = []
-        for place in self._library.locations:
+    def _read_location_stamps(self) -> list[int]:
+        stamps: list[int] = []
+        for location in self._library.locations:
             try:
-                found.append(os.stat(place.path).st_mtime_ns)
+                stamps.append(os.stat(location.path).st_mtime_ns)
             except OSError:
-                found.append(0)
-        return found
+                stamps.append(0)
+        return stamps
 
     # --- what the model gets --------------------------------------------------------------
 
@@ -179,17 +209,17 @@ class Session:
         Raises:
             InvalidInput: there is no such provider.
         """
-        return self.told(provider, catalogue=catalogue)[1]
+        return self.prompt_and_definitions(provider, catalogue=catalogue)[1]
 
     adefinitions = threaded(definitions)
 
-    def told(
+    def prompt_and_definitions(
         self, provider: Provider = "anthropic", *, catalogue: bool = False
     ) -> tuple[str, list[dict[str, Any]]]:
         """`prompt` and `definitions` together."""
         return self._prompt.prompt_and_tools(self._snapshot(), provider, catalogue=catalogue)
 
-    atold = threaded(told)
+    aprompt_and_definitions = threaded(prompt_and_definitions)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -208,29 +238,33 @@ class Session:
     @property
     def owners(self) -> dict[str, str]:
         """The skill that provides each of those tools; empty for Satchel's own."""
-        names = self.names
         owners = self._tools().owners
-        return {name: owners.get(name, "") for name in names}
+        return {name: owners.get(name, "") for name in self.names}
 
     def offers(self, tool: str) -> bool:
         """Whether this session has a tool, or lets the host offer one of that name."""
         return self._gate.offers(tool)
 
-    def within_reach(self) -> AvailableTools:
+    def available_tools(self) -> AvailableTools:
         """The skills and tools that a plan may use: those that can be loaded and called here.
 
         Tools that need approval are left out when no approval can be asked for. Whether a call is
         allowed is still decided when it is made.
         """
         snapshot, tools = self._snapshot(), self._tools()
-        found: dict[str, dict[str, Any]] = {}
-        for one in tools.definitions("mcp", snapshot=snapshot):
-            name = str(one["name"])
+        definitions: dict[str, dict[str, Any]] = {}
+        for definition in tools.definitions("mcp", snapshot=snapshot):
+            name = str(definition["name"])
             tool = tools.find(name)
             if tool is not None and not tool.about_skills and self._gate.may_succeed(name, tool):
-                found[name] = one
+                definitions[name] = definition
         skills = snapshot.for_model if self._gate.offers(SkillTool.name) else ()
-        return AvailableTools(frozenset(skill.name for skill in skills), found)
+        return AvailableTools(frozenset(skill.name for skill in skills), definitions)
+
+    def lacks_approval(self, name: str) -> bool:
+        """Whether a tool proposes changes that cannot be accepted here."""
+        tool = self._tools().find(name)
+        return tool is not None and tool.proposes and not self._gate.can_approve
 
     def which(
         self, goal: str, *, limit: int, use: Sequence[str] = (), never: Sequence[str] = ()
@@ -269,25 +303,29 @@ class Session:
 
     ashortlist = threaded(shortlist)
 
-    def news(self) -> str:
+    def change_notice(self) -> str:
         """The notice of changes in the library that the model has not seen; each is given once."""
-        return self._prompt.news(self._snapshot())
+        return self._prompt.change_notice(self._snapshot())
 
-    anews = threaded(news)
+    achange_notice = threaded(change_notice)
 
     def tail(self, message: str) -> str:
         """The text to append to the user's message: changes, and skills that may fit.
 
         Begins a turn. Keep the message in the history as it was sent; made again, the text may
         differ.
+
+        Args:
+            message: The user's message.
         """
-        begun, self._begun = self._begun, False
-        news = self._prompt.news(self._snapshot(new_turn=not begun))
-        return "\n\n".join(part for part in (news, self.shortlist(message).text) if part)
+        snapshot = self._snapshot(new_turn=not self._is_turn_begun)
+        self._is_turn_begun = False
+        blocks = (self._prompt.change_notice(snapshot), self.shortlist(message).text)
+        return "\n\n".join(block for block in blocks if block)
 
     atail = threaded(tail)
 
-    def with_tail(self, message: _Said) -> _Said:
+    def with_tail(self, message: _UserMessage) -> _UserMessage:
         """Append `tail` to the user's message, which is a text or a list of content blocks.
 
         Raises:
@@ -295,11 +333,12 @@ class Session:
         """
         return append_shortlist(message, lambda text: Shortlist(self.tail(text)))
 
-    async def awith_tail(self, message: _Said) -> _Said:
+    async def awith_tail(self, message: _UserMessage) -> _UserMessage:
         """`with_tail` in a worker thread."""
         return await in_thread(lambda: self.with_tail(message))
 
     def _tools(self) -> Toolset:
+        """Return the tools, made at the first use."""
         with self._lock:
             if self._toolset is None:
                 self._toolset = make_toolset(
@@ -316,8 +355,8 @@ class Session:
     def resolve(self, name: str, arguments: Arguments = None) -> ResolvedCall:
         """Parse the arguments of a call and look up its tool and skill.
 
-        Pass the result to `permit` and `call` in place of the arguments: nothing is looked up twice
-        then.
+        Pass the result to `refusal_for` and `call` in place of the arguments: nothing is looked up
+        twice then.
 
         Raises:
             InvalidInput: the arguments are no object.
@@ -325,21 +364,26 @@ class Session:
         if isinstance(arguments, ResolvedCall) and arguments.session is self:
             return arguments
         table = (
-            arguments.given if isinstance(arguments, ResolvedCall) else read_arguments(arguments)
+            arguments.received if isinstance(arguments, ResolvedCall) else read_arguments(arguments)
         )
-        name, tools, snapshot = str(name), self._tools(), self._snapshot()
-        tool = tools.find(name)
-        found = ResolvedCall(name, table, tool, snapshot, session=self)
-        if isinstance(tool, SkillTool):
-            found.skill = tool.named(table, snapshot)
-        known = isinstance(tool, SkillTool) and found.skill and found.skill.state == "active"
-        in_doubt = tool is None or (isinstance(tool, SkillTool) and not known)
-        if in_doubt and self._in_turn and self._settings.refresh_on_call:
-            found.snapshot = self._refresh()
-            found.tool = tools.find(name)
-            if isinstance(found.tool, SkillTool):
-                found.skill = found.tool.named(table, found.snapshot)
-        return found
+        name = str(name)
+        snapshot = self._snapshot()  # may refresh the library, and with it the tools
+        call = ResolvedCall(name, table, self._tools().find(name), snapshot, session=self)
+        is_found = call.tool is not None
+        if isinstance(call.tool, SkillTool):
+            call.skill = call.tool.find_named(table, call.snapshot)
+            is_found = call.skill is not None and call.skill.state == "active"
+        if not is_found and self._is_in_turn and self._settings.refresh_on_call:
+            call.snapshot = self._refresh()
+            call.tool = self._tools().find(name)
+            if isinstance(call.tool, SkillTool):
+                call.skill = call.tool.find_named(table, call.snapshot)
+        return call
+
+    def _refresh_tool(self, call: ResolvedCall) -> None:
+        """Look up the tool of a call again, since the library may have changed meanwhile."""
+        self._snapshot(new_turn=True)
+        call.tool = self._tools().find(call.name)
 
     aresolve = threaded(resolve)
 
@@ -350,6 +394,7 @@ class Session:
         *,
         cancel: Cancel | None = None,
         as_person: bool = False,
+        approved: bool = False,
         key: str = "",
         call_id: str = "",
     ) -> Envelope:
@@ -359,16 +404,21 @@ class Session:
             name: Which tool.
             arguments: Its arguments, as a table or as JSON text.
             cancel: Ends the call while a program runs.
-            as_person: The user calls, not the model: no approval is needed.
+            as_person: The user calls, not the model: no approval is needed before the call.
+            approved: The host asked a person before the call. Without `approve`, what the rules
+                permit is applied, too.
             key: An idempotency key that is passed to the program.
             call_id: The provider's id of the call, for the span of OpenTelemetry.
         """
         try:
-            found = self.resolve(name, arguments)
-            refusal = None if as_person else self.permit(name, found)
+            call = self.resolve(name, arguments)
+            refusal = None if as_person else self.refusal_for(name, call, approved=approved)
         except SatchelError as exc:
             return failed_call(exc, arguments)
-        return refusal or self._run(found, cancel, as_person=as_person, key=key, call_id=call_id)
+        if refusal is not None:
+            return refusal
+        review = self._permissions.reviewer(call, approved=approved)
+        return self._run(call, cancel, as_person=as_person, key=key, call_id=call_id, review=review)
 
     async def acall(
         self,
@@ -376,112 +426,87 @@ class Session:
         arguments: Arguments = None,
         *,
         as_person: bool = False,
+        approved: bool = False,
         key: str = "",
         call_id: str = "",
     ) -> Envelope:
         """`call` in a worker thread; when the task is cancelled, a running program ends."""
         try:
-            found = await self.aresolve(name, arguments)
-            refusal = None if as_person else await self.apermit(name, found)
+            call = await self.aresolve(name, arguments)
+            refusal = None if as_person else await self.arefusal_for(name, call, approved=approved)
         except SatchelError as exc:
             return failed_call(exc, arguments)
         if refusal is not None:
             return refusal
-        return await cancellable(
-            lambda back: self._run(found, back, as_person=as_person, key=key, call_id=call_id)
-        )
 
-    def permit(self, name: str, arguments: Arguments = None) -> Envelope | None:
+        def work(cancel: CancelToken) -> Envelope:
+            review = self._permissions.reviewer(call, approved=approved, cancel=cancel)
+            return self._run(
+                call, cancel, as_person=as_person, key=key, call_id=call_id, review=review
+            )
+
+        # A person may take longer than the loop's few worker threads can wait.
+        own_thread = call.tool is not None and call.tool.proposes
+        return await cancellable(work, own_thread=own_thread)
+
+    def refusal_for(
+        self, name: str, arguments: Arguments = None, *, approved: bool = False
+    ) -> Envelope | None:
         """Check a call, also of a tool of the host; None when it is allowed, else the refusal.
+
+        Args:
+            name: Which tool.
+            arguments: Its arguments.
+            approved: The host asked a person already.
 
         Raises:
             InvalidInput: the arguments are no object.
         """
-        found = self.resolve(name, arguments)
-        decision = self._gate.resolve(self._evaluator(found))
-        found.tool = decision.tool
-        return None if decision.allowed else self._refused(decision)
+        call = self.resolve(name, arguments)
+        decision = self._permissions.decide(call, self._refresh_tool, approved=approved)
+        return None if decision.allowed else self._refuse(decision)
 
-    async def apermit(self, name: str, arguments: Arguments = None) -> Envelope | None:
-        """`permit` without blocking the event loop; `approve` may be asynchronous."""
-        found = await self.aresolve(name, arguments)
-        decision = await self._gate.aresolve(self._evaluator(found))
-        found.tool = decision.tool
-        return None if decision.allowed else await in_thread(lambda: self._refused(decision))
+    async def arefusal_for(
+        self, name: str, arguments: Arguments = None, *, approved: bool = False
+    ) -> Envelope | None:
+        """`refusal_for` without blocking the event loop; `approve` may be asynchronous."""
+        call = await self.aresolve(name, arguments)
+        decision = await self._permissions.adecide(call, self._refresh_tool, approved=approved)
+        return None if decision.allowed else await in_thread(lambda: self._refuse(decision))
 
-    def _evaluator(self, found: ResolvedCall) -> Callable[[], PermissionDecision]:
-        """Evaluate a call; from the second time on, with a refreshed library."""
-        asked = False
-
-        def evaluate() -> PermissionDecision:
-            nonlocal asked
-            if asked:
-                self._snapshot(new_turn=True)
-                found.tool = self._tools().find(found.name)
-            asked = True
-            return self._evaluate(found)
-
-        return evaluate
-
-    def _evaluate(self, found: ResolvedCall) -> PermissionDecision:
-        tool, seen = found.tool, found.given
-        if found.skill is not None and found.skill.state == "active":
-            # `/deploy`, or a path to it, follows the rules for `deploy`.
-            rest = {key: value for key, value in seen.items() if key not in {"name", "skill"}}
-            seen = {"name": found.skill.name, **rest}
-        if isinstance(tool, ReadFileTool):
-            seen = tool.with_paths(seen)
-        grants = self._loaded.grants()
-        base = BaseFolder(self._settings.project)
-        decision = self._gate.evaluate(
-            found.name,
-            seen,
-            tool,
-            grants,
-            base=base,
-            revision=lambda: revision_of(self._library, found.name),
-        )
-        if isinstance(tool, ReadFileTool) and decision.verdict.answer != "deny":
-            # A skill that may not be loaded may not be read as a file either.
-            skill = tool.instructions_of(seen)
-            if skill is not None:
-                named = {"name": skill.name}
-                rules = (*self._gate.inherited(), *grants)
-                gate, tool_name = self._gate, SkillTool.name
-                within = [one for one in gate.within if any(names(at, tool_name) for at in one)]
-                risky = any(may_match_name(pattern, tool_name) for pattern in gate.ask)
-                load = decide(tool_name, named, risky=risky, grants=rules, within=within, base=base)
-                if load.answer != "allow":
-                    decision = decision._replace(verdict=load)
-        return decision._replace(ask=decision.ask._replace(arguments=found.given))
-
-    def _refused(self, decision: PermissionDecision) -> Envelope:
+    def _refuse(self, decision: PermissionDecision) -> Envelope:
+        """Return the refusal of a call; where there is no such tool, it names those there are."""
         verdict = decision.verdict
-        known = self.names if verdict.answer == "deny" and not verdict.pattern else ()
-        return self._gate.refused(decision, known)
+        is_missing = verdict.answer == "deny" and not verdict.pattern
+        return self._gate.refused(decision, self.names if is_missing else ())
 
     def _run(
         self,
-        found: ResolvedCall,
+        call: ResolvedCall,
         cancel: Cancel | None = None,
         *,
         as_person: bool = False,
         key: str = "",
         call_id: str = "",
+        review: ReviewChanges | None = None,
     ) -> Envelope:
         return self._tools().run(
-            found,
-            act=self._load if isinstance(found.tool, SkillTool) else None,
+            call,
+            act=self._load if isinstance(call.tool, SkillTool) else None,
             stack=self._stack,
             as_person=as_person,
             cancel=cancel,
             key=key,
             loaded=self._loaded.folders(),
+            loaded_digests=self._loaded.digests(),
             call_id=call_id,
+            review=review,
         )
 
     def _load(self, call: ToolCall) -> Envelope:
-        loaded = cast("SkillTool", call.resolved.tool).load(call)
+        """Load a skill and record it; the reply of a failed load is returned unchanged."""
+        can_run_scripts = self._gate.offers("RunScript")
+        loaded = cast("SkillTool", call.resolved.tool).load(call, names_scripts=can_run_scripts)
         return self._loaded.record(loaded) if isinstance(loaded, LoadedSkill) else loaded
 
     # --- loaded skills --------------------------------------------------------------------
@@ -499,7 +524,7 @@ class Session:
         """
         self._loaded.forget(names)
         if not names:
-            self._prompt.forget_news()
+            self._prompt.forget_notices()
 
     def drop(self, *names: str) -> None:
         """Unload skills on the user's behalf: tools that they forbid are allowed again."""
@@ -538,20 +563,18 @@ class Session:
 
         Returns:
             Names of the skills whose text was there before and is gone.
+
+        Raises:
+            InvalidInput: these are no messages of such a format.
         """
         history = messages if isinstance(messages, ConversationHistory) else read_messages(messages)
-        results = [result for result in history.results if result.tool == SKILL]
-        prompts, tools = history.prompts or (), self._tools()
-        ends = [
-            result.text
-            for result in history.results
-            if result.text.endswith("</skills-loaded-before>") and tools.find(result.tool)
-        ]
-        for known in reminded_skills((*prompts, *ends)):
-            self._loaded.forbid(known.name, known.disallowed, known.digest)
+        loads = [result for result in history.results if is_load(result.tool)]
+        reminders = reminded_skills(history, self._tools().find)
+        for reminder in reminders:
+            self._loaded.forbid(reminder.name, reminder.disallowed, reminder.digest)
         for name, patterns in (history.forbidden or {}).items():
             self._loaded.forbid(name, patterns)
-        for result in results:
+        for result in loads:
             if self._adopt(result):
                 self._prompt.check_again()
         if not complete:
@@ -559,52 +582,42 @@ class Session:
         texts = history.texts
         if texts is not None:
             self._prompt.find_missing(texts)
-        names = {known.name for known in reminded_skills((*prompts, *ends))}
-        return self._loaded.forget_missing(
-            lambda held: any(
-                is_whole(result.text, held.nonce, held.characters) for result in results
-            ),
-            None if texts is None else names.__contains__,
-        )
+
+        def has_text(record: LoadedRecord) -> bool:
+            return any(is_whole(result.text, record.nonce, record.characters) for result in loads)
+
+        reminded_names = {reminder.name for reminder in reminders}
+        return self._loaded.forget_missing(has_text, None if texts is None else reminded_names)
 
     def _adopt(self, result: ToolResult) -> bool:
         """Take over the skill in a result of `Skill`; True when something was new."""
-        found = skill_text(result.text)
-        if found is not None and self._loaded.knows(found.nonce):
+        loaded_text = find_skill_text(result.text)
+        if loaded_text is not None and self._loaded.has_examined(loaded_text.nonce):
             return False
         try:
             table = read_arguments(result.arguments or None)
         except SatchelError:
             table = {}
         tool, snapshot = self._tools().find(SkillTool.name), self._snapshot()
-        skill = tool.named(table, snapshot) if isinstance(tool, SkillTool) else None
-        found = skill_text(result.text, skill.name if skill is not None else "")
-        if found is None and skill is not None and self._was_loaded(result):
-            found = SkillText(skill.name, "", ())
-        if found is None:
+        skill = tool.find_named(table, snapshot) if isinstance(tool, SkillTool) else None
+        loaded_text = find_skill_text(result.text, skill.name if skill is not None else "")
+        is_refused = result.failed or is_refusal(result.text, str(table.get("name")))
+        if loaded_text is None and skill is not None and not is_refused:
+            loaded_text = SkillText(skill.name, "", ())  # a pointer, or a text that was cut out
+        if loaded_text is None:
             return False
 
         def may_grant() -> bool:
             call = ResolvedCall(SkillTool.name, table, tool, snapshot, skill, session=self)
             is_offered = skill is not None and skill.for_model
-            return is_offered and self._evaluate(call).verdict.answer == "allow"
+            return is_offered and self._permissions.evaluate(call).verdict.answer == "allow"
 
-        return self._loaded.adopt(found, result.text, skill, table, may_grant)
-
-    @staticmethod
-    def _was_loaded(result: ToolResult) -> bool:
-        """Whether a result without a skill's text followed a load: a pointer, or a text cut out.
-
-        A refusal has names in backticks, and what hosts put in place of a text has none.
-        """
-        if result.failed is None:
-            return ALREADY_LOADED in result.text or "`" not in result.text
-        return not result.failed
+        return self._loaded.adopt(loaded_text, result.text, skill, table, may_grant)
 
     @property
     def forbidden(self) -> dict[str, list[str]]:
         """The tools that each loaded skill forbids: for a host that keeps them with its history."""
-        return {one.skill: list(one.disallowed) for one in self._loaded.forbidden()}
+        return {rules.skill: list(rules.disallowed) for rules in self._loaded.forbidden()}
 
     # --- stored sessions ------------------------------------------------------------------
 
@@ -623,7 +636,10 @@ class Session:
             )
         return {
             "version": STATE_VERSION,
-            "filters": [[list(one.include), list(one.exclude)] for one in self._library.filters],
+            "filters": [
+                [list(skill_filter.include), list(skill_filter.exclude)]
+                for skill_filter in self._library.filters
+            ],
             "tools": [list(patterns) for patterns in self._gate.within],
             "ask": list(self._gate.ask),
             "stack": list(self._stack),
@@ -632,7 +648,7 @@ class Session:
             "prompt": self._prompt.dump(),
         }
 
-    def take(self, state: Mapping[str, Any]) -> None:
+    def load_state(self, state: Mapping[str, Any]) -> None:
         """Load a dumped state; called by `Satchel.restore`.
 
         Raises:
@@ -660,14 +676,14 @@ class Session:
             within: The skill that it works for; a cycle of skills is refused.
         """
         return Session(
-            self._library.filtered(Filter(as_patterns(include), as_patterns(exclude))),
+            self._library.filtered(Filter(check_patterns(include), check_patterns(exclude))),
             self._settings,
             detector=self._detector,
             runner=self._runner,
-            gate=self._gate.inner(tools, self._forbidden),
+            gate=self._gate.inner(tools, self._forbidding_rules),
             stack=(*self._stack, within) if within else self._stack,
         )
 
-    def _forbidden(self) -> list[SkillToolRules]:
-        """Rules that forbid tools here and so in every subsession."""
+    def _forbidding_rules(self) -> list[SkillToolRules]:
+        """Return the rules that forbid tools here, and so in every subsession."""
         return [*self._gate.inherited(), *self._loaded.forbidden()]

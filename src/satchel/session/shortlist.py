@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from satchel.catalogue.catalogue import ShortlistLine, write_shortlist
+from satchel.catalogue.catalogue import ShortlistBlock, ShortlistLine, write_shortlist
 from satchel.detect.base import EXPLICIT, Detection
 from satchel.errors import InvalidInput
 from satchel.i18n import Message, join_messages
@@ -18,15 +18,14 @@ from satchel.tools.selection import annotate_notes, check_text, select, unavaila
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from satchel.catalogue.catalogue import ShortlistBlock
     from satchel.detect.base import Match
     from satchel.detect.pipeline import SelectionPipeline
     from satchel.library import Library, Snapshot
     from satchel.settings import Form, Settings
     from satchel.trace import Trace
 
-_TEXTS = ("text", "input_text")
-"""Types of text blocks: providers have two names for them."""
+_TEXT_BLOCK_TYPES = ("text", "input_text")
+"""Providers have two names for them."""
 CLOSE_SCORE_RATIO = 0.8
 """Share of the weakest chosen skill's score that one more skill must reach."""
 MAX_MENTIONED_SKILLS = 8
@@ -55,7 +54,7 @@ class Shortlist(NamedTuple):
 def make_shortlist(
     library: Library,
     settings: Settings,
-    detector: Callable[[], SelectionPipeline],
+    open_detector: Callable[[], SelectionPipeline],
     goal_text: str,
     *,
     form: Form | None = None,
@@ -72,7 +71,9 @@ def make_shortlist(
         if snapshot is None:
             snapshot = library.refresh() if settings.refresh_on_call else library.snapshot()
         trace = library.trace if record else None
-        return _make(settings, detector, goal_text, form or settings.form, snapshot, trace)
+        return _select_and_write(
+            settings, open_detector, goal_text, form or settings.form, snapshot, trace
+        )
     except Exception as exc:  # noqa: BLE001 - a turn must go on, whatever happens
         reason = f"{type(exc).__name__}: {getattr(exc, 'message', exc)}"
         if record:
@@ -81,53 +82,87 @@ def make_shortlist(
         return Shortlist("", reason=reason)
 
 
-def _make(
+class _BlockWriter:
+    """Writes the block of a detection, for the answer and for the trace."""
+
+    def __init__(self, snapshot: Snapshot, limit: int, form: Form) -> None:
+        self._snapshot = snapshot
+        self._limit = limit
+        self._form: Form = form
+        self.block = ShortlistBlock("", ())
+        self.left_out: list[str] = []
+        """Chosen skills for which there was no room."""
+
+    def write(self, detection: Detection) -> dict[str, Any]:
+        """Write the block; returns what the trace records of it."""
+        matches, excess_mentions = _limit_matches(detection.matches, self._snapshot, self._limit)
+        runner_up = _close_runner_up(detection, matches, self._snapshot)
+        self.block = write_shortlist(_lines([*matches, *runner_up], self._snapshot), self._form)
+        self.left_out = [*self.block.left_out, *(match.name for match in excess_mentions)]
+        values: dict[str, Any] = {"listed": list(self.block.listed)}
+        return {**values, "no_room": self.left_out} if self.left_out else values
+
+
+def _select_and_write(
     settings: Settings,
-    detector: Callable[[], SelectionPipeline],
+    open_detector: Callable[[], SelectionPipeline],
     goal_text: str,
     form: Form,
     snapshot: Snapshot,
     trace: Trace | None,
 ) -> Shortlist:
     if not snapshot.for_model:
-        named = detector().named_among(goal_text, unavailable_skills(snapshot))
-        empty = Detection([], [], 0.0, 0.0, "", 0.0, unavailable=named)
-        found = annotate_notes(empty, snapshot, settings)
-        return Shortlist("", reason=join_messages(found.notes) or Message("there are no skills"))
-    block: ShortlistBlock | None = None
-    over: list[str] = []
-
-    def finish(answer: Detection) -> dict[str, Any]:
-        nonlocal block
-        chosen, cut = _chosen(answer.matches, snapshot, settings.shortlist)
-        over.extend(match.name for match in cut)
-        close = _closest(answer, chosen, snapshot)
-        block = write_shortlist(_lines([*chosen, *close], snapshot), form)
-        values: dict[str, Any] = {"listed": list(block.listed)}
-        left_out = [*block.left_out, *over]
-        return {**values, "no_room": left_out} if left_out else values
-
-    answer = select(detector(), goal_text, snapshot, settings, trace, finish)
-    assert block is not None  # noqa: S101 - `select` has called `finish`
-    reason = _reason(answer, block, (*block.left_out, *over))
-    return Shortlist(block.text, answer, block.listed, reason)
+        return Shortlist(
+            "", reason=_empty_library_reason(settings, open_detector, goal_text, snapshot)
+        )
+    writer = _BlockWriter(snapshot, settings.shortlist, form)
+    detection = select(open_detector(), goal_text, snapshot, settings, trace, writer.write)
+    reason = _reason(detection, writer.block, writer.left_out)
+    return Shortlist(writer.block.text, detection, writer.block.listed, reason)
 
 
-def _closest(answer: Detection, chosen: Sequence[Match], snapshot: Snapshot) -> list[Match]:
+def _empty_library_reason(
+    settings: Settings,
+    open_detector: Callable[[], SelectionPipeline],
+    goal_text: str,
+    snapshot: Snapshot,
+) -> str:
+    """Return why there is no skill to list, with notes on unavailable skills that are named."""
+    unavailable = open_detector().named_among(goal_text, unavailable_skills(snapshot))
+    detection = Detection(
+        matches=[],
+        runners_up=[],
+        fit=0.0,
+        threshold=0.0,
+        detector="",
+        took_ms=0.0,
+        unavailable=unavailable,
+    )
+    notes = annotate_notes(detection, snapshot, settings).notes
+    return join_messages(notes) or Message("there are no skills")
+
+
+def _close_runner_up(
+    detection: Detection, matches: Sequence[Match], snapshot: Snapshot
+) -> list[Match]:
     """The best runner-up that came close, if any; none when the request names a skill."""
-    if any(match.detector == EXPLICIT for match in chosen):
+    if any(match.detector == EXPLICIT for match in matches):
         return []
-    rivals = [match for match in answer.runners_up if _may_load(match, snapshot)]
-    if chosen:
-        least = min(match.score for match in chosen)
-    elif rivals and answer.fit >= answer.threshold > 0:
+    runners_up = [match for match in detection.runners_up if _may_load(match, snapshot)]
+    if matches:
+        reference_score = min(match.score for match in matches)
+    elif runners_up and detection.fit >= detection.threshold > 0:
         # Confident enough, yet nothing was chosen: measure against the best of the others.
-        least = rivals[0].score
+        reference_score = runners_up[0].score
     else:
         return []
-    bar = least * CLOSE_SCORE_RATIO if least > 0 else least
-    known = {match.name for match in chosen}.union(copy for copy, _ in answer.collapsed)
-    return [match for match in rivals if match.score >= bar and match.name not in known][:1]
+    min_score = reference_score
+    if reference_score > 0:
+        min_score *= CLOSE_SCORE_RATIO
+    listed = {match.name for match in matches}
+    listed.update(duplicate for duplicate, _ in detection.collapsed)
+    close = [match for match in runners_up if match.score >= min_score and match.name not in listed]
+    return close[:1]
 
 
 def append_shortlist(message: Any, make: Callable[[str], Shortlist]) -> Any:
@@ -137,27 +172,29 @@ def append_shortlist(message: Any, make: Callable[[str], Shortlist]) -> Any:
         InvalidInput: the message is something else.
     """
     if isinstance(message, str):
-        block = make(message).text
-        return f"{message}\n\n{block}" if block else message
+        shortlist_text = make(message).text
+        return f"{message}\n\n{shortlist_text}" if shortlist_text else message
     if not isinstance(message, list):
-        raise _no_message(message)
+        raise _message_error(message)
     blocks = cast("list[Any]", message)
     texts: list[str] = []
-    kind = "text"
-    for one in blocks:
-        if not isinstance(one, dict):
-            raise _no_message(one)
-        part = cast("dict[str, Any]", one)
-        text: Any = part.get("text")
+    block_type = "text"
+    for content_block in blocks:
+        if not isinstance(content_block, dict):
+            raise _message_error(content_block)
+        block = cast("dict[str, Any]", content_block)
+        text: Any = block.get("text")
         # Files and tool results may have a text too, but contain no request.
-        if isinstance(text, str) and part.get("type", kind) in _TEXTS:
+        if isinstance(text, str) and block.get("type", block_type) in _TEXT_BLOCK_TYPES:
             texts.append(text)
-            kind = str(part.get("type", kind))
-    block = make("\n".join(texts)).text
-    return [*blocks, {"type": kind, "text": block}] if block else list(blocks)
+            block_type = str(block.get("type", block_type))
+    shortlist_text = make("\n".join(texts)).text
+    if not shortlist_text:
+        return list(blocks)
+    return [*blocks, {"type": block_type, "text": shortlist_text}]
 
 
-def _no_message(message: object) -> InvalidInput:
+def _message_error(message: object) -> InvalidInput:
     return InvalidInput(
         f"A `{type(message).__name__}` is no message",
         "Give the user's text, or its content blocks: a list of dicts such as "
@@ -165,18 +202,19 @@ def _no_message(message: object) -> InvalidInput:
     )
 
 
-def _chosen(
-    matches: Sequence[Match], snapshot: Snapshot, most: int
+def _limit_matches(
+    matches: Sequence[Match], snapshot: Snapshot, limit: int
 ) -> tuple[list[Match], list[Match]]:
-    """The skills mentioned by name and others up to `most`; and mentions beyond the limit."""
-    found: dict[str, Match] = {}
+    """The skills mentioned by name and others up to `limit`; and mentions beyond the limit."""
+    by_name: dict[str, Match] = {}
     for match in matches:
         if _may_load(match, snapshot):
-            found.setdefault(match.name, match)
-    asked = [match for match in found.values() if match.detector == EXPLICIT]
-    asked, over = asked[:MAX_MENTIONED_SKILLS], asked[MAX_MENTIONED_SKILLS:]
-    others = [match for match in found.values() if match.detector != EXPLICIT]
-    return [*asked, *others[: max(0, most - len(asked))]], over
+            by_name.setdefault(match.name, match)
+    mentioned = [match for match in by_name.values() if match.detector == EXPLICIT]
+    excess_mentions = mentioned[MAX_MENTIONED_SKILLS:]
+    mentioned = mentioned[:MAX_MENTIONED_SKILLS]
+    others = [match for match in by_name.values() if match.detector != EXPLICIT]
+    return [*mentioned, *others[: max(0, limit - len(mentioned))]], excess_mentions
 
 
 def _may_load(match: Match, snapshot: Snapshot) -> bool:
@@ -185,23 +223,23 @@ def _may_load(match: Match, snapshot: Snapshot) -> bool:
 
 
 def _lines(matches: Sequence[Match], snapshot: Snapshot) -> list[ShortlistLine]:
-    found = [(snapshot.get(match.name), match.detector == EXPLICIT) for match in matches]
-    return [ShortlistLine(skill, asked) for skill, asked in found if skill is not None]
+    skills = [(snapshot.get(match.name), match.detector == EXPLICIT) for match in matches]
+    return [ShortlistLine(skill, is_named) for skill, is_named in skills if skill is not None]
 
 
-def _reason(answer: Detection, block: ShortlistBlock, left_out: Sequence[str]) -> str:
+def _reason(detection: Detection, block: ShortlistBlock, left_out: Sequence[str]) -> str:
     if left_out:
         return Message("no room for {names}", names=[f"`{name}`" for name in left_out])
     if block.text:
         return ""
-    if answer.matches:
+    if detection.matches:
         return Message("the chosen skills are not offered to models")
-    if answer.detector == EXPLICIT and answer.notes:
-        return join_messages(answer.notes)  # an unknown name, or a request for no skill
-    if answer.fit >= answer.threshold:
+    if detection.detector == EXPLICIT and detection.notes:
+        return join_messages(detection.notes)  # an unknown name, or a request for no skill
+    if detection.fit >= detection.threshold:
         return Message("no skill fits")
     return Message(
         "no skill fits: the best is {fit} sure, below {threshold}",
-        fit=f"{answer.fit:.2f}",
-        threshold=f"{answer.threshold:.2f}",
+        fit=f"{detection.fit:.2f}",
+        threshold=f"{detection.threshold:.2f}",
     )

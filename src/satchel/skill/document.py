@@ -29,8 +29,13 @@ class SkillHeader(NamedTuple):
     ctime_ns: int
     size: int
     extra: dict[str, Any] | None = None
-    """The fields of `fields.LISTED` that the file has."""
+    """The fields of `fields.LISTED` that the file has, and as `requires` what it requires."""
     problems: tuple[Problem, ...] = NO_PROBLEMS
+
+    @property
+    def stamp(self) -> tuple[int, int, int]:
+        """mtime, ctime and size of the file."""
+        return self.mtime_ns, self.ctime_ns, self.size
 
 
 class SkillDocument(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-Kind = Literal["text", "flag", "list", "map"]
+Kind = Literal["text", "flag", "list", "map", "any"]
 
 
 class FrontmatterField(NamedTuple):
@@ -16,7 +16,7 @@ class FrontmatterField(NamedTuple):
 
     name: str
     kind: Kind
-    """`list` also accepts one line separated by commas or spaces."""
+    """`list` also accepts one line separated by commas or spaces; `any` is not checked."""
     status: Literal["honoured", "inert"]
     meaning: str
     spec: bool = False
@@ -37,6 +37,12 @@ _FIELDS = (
     FrontmatterField("disable-model-invocation", "flag", "honoured", "kept out of the catalogue; only a person can load it"),
     FrontmatterField("user-invocable", "flag", "inert", "`false` keeps it off a host's menu; hosts ask `Skill.for_people`"),
     FrontmatterField("disallowed-tools", "list", "honoured", "tools that are refused while the skill is loaded"),
+    FrontmatterField("requires", "any", "honoured", "`bins`, `anyBins`, `env`, `skills` and `os` without which it is not offered"),
+    FrontmatterField("requirements", "any", "honoured", "the same as `requires`"),
+    FrontmatterField("prerequisites", "any", "honoured", "`commands` and `env_vars` without which it is not offered"),
+    FrontmatterField("dependencies", "any", "honoured", "`skills` without which it is not offered"),
+    FrontmatterField("platforms", "any", "honoured", "operating systems on which it is offered"),
+    FrontmatterField("depends_on", "any", "inert", "other skills; those below `requires: {skills: […]}` count"),
     FrontmatterField("model", "text", "inert", "the model that should run the skill"),
     FrontmatterField("effort", "text", "inert", "how much the model should reason"),
     FrontmatterField("context", "text", "inert", "`fork` runs the skill in a sub-agent"),

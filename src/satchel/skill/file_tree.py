@@ -1,7 +1,7 @@
 """The files of a skill and the digest over them.
 
 A `Tree` is a skill's files in a folder, an archive or a git repository. `hash_tree` computes the
-digest for locks, accepted risks and signatures. Path and content are hashed with their lengths, so
+digest for locks and accepted risks. Path and content are hashed with their lengths, so
 that different trees never yield the same input.
 """
 
@@ -12,6 +12,7 @@ import stat
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Self
 
 from satchel._fs import open_beneath
+from satchel._unicode import fold
 from satchel.errors import AccessDenied, SkillBroken
 from satchel.i18n import Message
 from satchel.skill.document import MANIFEST
@@ -19,7 +20,7 @@ from satchel.skill.document import MANIFEST
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-_KINDS = (
+_KIND_BY_TEST = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a named pipe"),
     (stat.S_ISSOCK, "a socket"),
@@ -31,13 +32,13 @@ _KINDS = (
 
 def kind_of_mode(mode: int) -> str:
     """Name of a file type, for messages."""
-    return next((name for test, name in _KINDS if test(mode)), "not a regular file")
+    return next((name for test, name in _KIND_BY_TEST if test(mode)), "not a regular file")
 
 
 Mode = Literal["file", "program", "link"]
 
 VERSION_CONTROL = frozenset((".git",))
-"""Folders that are not part of a skill; a file or link of that name is."""
+"""Folders directly in a skill that are no part of it; a file or link of that name is."""
 IGNORED = frozenset((
     *VERSION_CONTROL, ".hg", ".svn", ".DS_Store", "Thumbs.db", "desktop.ini", "__MACOSX",
 ))  # fmt: skip
@@ -46,7 +47,8 @@ IGNORED = frozenset((
 In a folder on disk they count as part of the skill, since a program can read them.
 """
 _CHUNK_BYTES = 1 << 20
-_FRAME = b"satchel-tree-1\0"
+_DIGEST_PREFIX = b"satchel-tree-1\0"
+_REPOSITORY_ENTRIES = frozenset(("head", "objects", "refs", "commondir"))
 
 
 class TreeLimits(NamedTuple):
@@ -80,7 +82,11 @@ class Tree(Protocol):
         ...
 
     def chunks(self, path: str) -> Iterator[bytes]:
-        """Yield the content of a file; for a link, its target."""
+        """Yield the content of a file; for a link, its target.
+
+        Args:
+            path: The path of a file, as in `files`.
+        """
         ...
 
 
@@ -92,6 +98,14 @@ class TreeDigest(NamedTuple):
     files: dict[str, str]
     """Path -> `sha256:…`, followed by ` x` if the file is executable, or `link:…`."""
 
+    def without(self, paths: Iterable[str]) -> TreeDigest:
+        """The digests of the tree without some of its files."""
+        removed = frozenset(paths)
+        if not removed:
+            return self
+        files = {path: digest for path, digest in self.files.items() if path not in removed}
+        return TreeDigest(digest_of(files), files)
+
     def to_text(self) -> str:
         """One line, for `from_text`."""
         import json  # not on the way of `list`
@@ -101,7 +115,7 @@ class TreeDigest(NamedTuple):
     @classmethod
     def from_text(cls, text: str) -> Self | None:
         """The digests of a line; None when it is damaged."""
-        import json
+        import json  # not on the way of `list`
 
         try:
             digest, files = json.loads(text)
@@ -112,17 +126,14 @@ class TreeDigest(NamedTuple):
 
 def skill_md_name(names: Iterable[str]) -> str:
     """The name of the SKILL.md or its case variant; empty when there is none."""
-    found = sorted(name for name in names if name.upper() == "SKILL.MD")
-    return "SKILL.md" if "SKILL.md" in found else next(iter(found), "")
+    candidates = sorted(name for name in names if name.upper() == "SKILL.MD")
+    return "SKILL.md" if "SKILL.md" in candidates else next(iter(candidates), "")
 
 
 def main_file(names: Iterable[str]) -> str:
     """The name of the SKILL.md, else of the skill.yaml; empty when there is neither."""
     names = list(names)
     return skill_md_name(names) or next((name for name in names if name == MANIFEST), "")
-
-
-_REPOSITORY = frozenset(("head", "objects", "refs", "commondir"))
 
 
 def find_repository(paths: Iterable[str]) -> str:
@@ -140,10 +151,10 @@ def find_repository(paths: Iterable[str]) -> str:
     for path in paths:
         folder = ""
         for part in path.split("/"):
-            name = _folded(part)
+            name = folded_name(part)
             if name == ".git":
                 return path
-            if name in _REPOSITORY:
+            if name in _REPOSITORY_ENTRIES:
                 entries = folders.setdefault(folder, set())
                 entries.add(name)
                 if entries >= {"head", "objects", "refs"} or entries >= {"head", "commondir"}:
@@ -152,13 +163,10 @@ def find_repository(paths: Iterable[str]) -> str:
     return ""
 
 
-def _folded(name: str) -> str:
+def folded_name(name: str) -> str:
     """A key that is equal for names which some file system treats as the same."""
     if not name.isascii():
-        import unicodedata  # rarely needed
-
-        plain = unicodedata.normalize("NFKC", name).casefold()
-        name = "".join(mark for mark in plain if unicodedata.category(mark) != "Cf")
+        name = fold(name)
     name = name.lower().partition(":")[0].rstrip(". ")
     return ".git" if name.startswith("git~") else name
 
@@ -175,23 +183,22 @@ def file_digest(tree: Tree, file: TreeFile) -> str:
         return "link:" + os.fsdecode(b"".join(tree.chunks(file.path)))
     from hashlib import sha256
 
-    total = sha256()
+    hasher = sha256()
     for chunk in tree.chunks(file.path):
-        total.update(chunk)
-    return f"sha256:{total.hexdigest()}" + (" x" if file.mode == "program" else "")
+        hasher.update(chunk)
+    return f"sha256:{hasher.hexdigest()}" + (" x" if file.mode == "program" else "")
 
 
 def digest_of(files: Mapping[str, str]) -> str:
     """The digest over a table as in `TreeDigest.files`."""
     from hashlib import sha256
 
-    total = sha256(_FRAME)
-    for path, mark in sorted(
-        (os.fsencode(path), os.fsencode(mark)) for path, mark in files.items()
-    ):
-        for part in (path, mark):
-            total.update(len(part).to_bytes(8, "big") + part)
-    return f"sha256:{total.hexdigest()}"
+    hasher = sha256(_DIGEST_PREFIX)
+    rows = sorted((os.fsencode(path), os.fsencode(digest)) for path, digest in files.items())
+    for row in rows:
+        for text in row:
+            hasher.update(len(text).to_bytes(8, "big") + text)
+    return f"sha256:{hasher.hexdigest()}"
 
 
 def read_whole(tree: Tree, path: str, limit: int = LIMITS.size) -> bytes:
@@ -229,14 +236,14 @@ class FolderTree:
     """The files of a folder on disk; nothing outside it is read."""
 
     def __init__(
-        self, root: str, limits: TreeLimits = LIMITS, only: frozenset[str] | None = None
+        self, root: str, limits: TreeLimits = LIMITS, top_names: frozenset[str] | None = None
     ) -> None:
         """List the files below `root`.
 
         Args:
             root: The folder.
             limits: Maximum size.
-            only: Names directly below `root` to include; everything when None.
+            top_names: Names directly below `root` to include; everything when None.
 
         Raises:
             AccessDenied: a link leads outside, or to a file that is not part of the skill.
@@ -245,60 +252,64 @@ class FolderTree:
         """
         self.root = root
         self._max_bytes = limits.size
-        found = _list(root, limits, only)
-        self.files = tuple(sorted(found, key=lambda file: os.fsencode(file.path)))
+        files = _list_files(root, limits, top_names)
+        self.files = tuple(sorted(files, key=lambda file: os.fsencode(file.path)))
 
     def chunks(self, path: str) -> Iterator[bytes]:
         """Yield the content in chunks of one megabyte."""
-        full = os.path.join(self.root, path)
-        if os.path.islink(full):
-            yield os.fsencode(os.readlink(full))
+        full_path = os.path.join(self.root, path)
+        if os.path.islink(full_path):
+            yield os.fsencode(os.readlink(full_path))
             return
         descriptor = open_beneath(self.root, path)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise SkillBroken(f"`{path}` is no regular file any more", "Look at the folder")
-            read = 0
+            size = 0
             while chunk := os.read(descriptor, _CHUNK_BYTES):
-                read += len(chunk)
-                if read > self._max_bytes:  # the file grows while it is read
+                size += len(chunk)
+                if size > self._max_bytes:  # the file grows while it is read
                     raise _too_large(self.root, f"more than {self._max_bytes >> 20} MiB")
                 yield chunk
         finally:
             os.close(descriptor)
 
 
-def _list(root: str, limits: TreeLimits, only: frozenset[str] | None) -> Iterator[TreeFile]:
-    count = size = folders = 0
-    todo = [("", 0)]
-    while todo:
-        folder, depth = todo.pop()
+def _list_files(
+    root: str, limits: TreeLimits, top_names: frozenset[str] | None
+) -> Iterator[TreeFile]:
+    file_count = size = folder_count = 0
+    pending_folders = [("", 0)]
+    while pending_folders:
+        folder, depth = pending_folders.pop()
         with os.scandir(os.path.join(root, folder) if folder else root) as entries:
             for entry in entries:
-                if only is not None and not folder and entry.name not in only:
+                if top_names is not None and not folder and entry.name not in top_names:
                     continue
                 path = f"{folder}/{entry.name}" if folder else entry.name
                 info = entry.stat(follow_symlinks=False)
                 if stat.S_ISDIR(info.st_mode):
-                    if entry.name in VERSION_CONTROL:
+                    if not folder and entry.name in VERSION_CONTROL:
                         continue
                     if depth >= limits.depth:
                         raise _too_large(root, f"folders deeper than {limits.depth} levels")
-                    folders += 1
-                    if folders > limits.files:
+                    folder_count += 1
+                    if folder_count > limits.files:
                         raise _too_large(root, f"more than {limits.files} folders")
-                    todo.append((path, depth + 1))
+                    pending_folders.append((path, depth + 1))
                     continue
-                count += 1
+                file_count += 1
                 size += info.st_size
-                if count > limits.files:
+                if file_count > limits.files:
                     raise _too_large(root, f"more than {limits.files} files")
                 if size > limits.size:
                     raise _too_large(root, f"more than {limits.size >> 20} MiB")
-                yield _file(root, path, info, only)
+                yield _check_file(root, path, info, top_names)
 
 
-def _file(root: str, path: str, info: os.stat_result, only: frozenset[str] | None) -> TreeFile:
+def _check_file(
+    root: str, path: str, info: os.stat_result, top_names: frozenset[str] | None
+) -> TreeFile:
     if stat.S_ISLNK(info.st_mode):
         target = os.path.realpath(os.path.join(root, path))
         base = os.path.realpath(root)
@@ -308,7 +319,7 @@ def _file(root: str, path: str, info: os.stat_result, only: frozenset[str] | Non
         if (
             (target != base and not target.startswith(base + os.sep))
             or not VERSION_CONTROL.isdisjoint(step.casefold() for step in folders)
-            or (only is not None and steps[0] not in only)
+            or (top_names is not None and steps[0] not in top_names)
         ):
             raise AccessDenied(
                 Message("`{path}` is a link that leads out of the skill", path=path),

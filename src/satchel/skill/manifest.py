@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import yaml
 
+from satchel.i18n import similar_names
 from satchel.skill.frontmatter import decode
 from satchel.skill.problems import Problem
 from satchel.skill.yaml_reader import (
@@ -25,7 +26,7 @@ from satchel.skill.yaml_reader import (
     YamlRefusal,
     compose,
     kind_of,
-    plain,
+    to_json,
     value_of,
     yaml_error,
 )
@@ -88,7 +89,7 @@ class ToolDecl(NamedTuple):
                 rule["default"] = parameter.default
             properties[parameter.name] = rule
         schema: dict[str, Any] = {"type": "object", "properties": properties}
-        required = [one.name for one in self.parameters if one.required]
+        required = [parameter.name for parameter in self.parameters if parameter.required]
         if required:
             schema["required"] = required
         schema["additionalProperties"] = False
@@ -122,22 +123,22 @@ class ToolManifest(NamedTuple):
     files: FileAccess = FileAccess()
     timeout: float = 0.0
     """Seconds per call; 0 means the setting."""
-    workers: int = 0
-    """Processes kept running between calls; 0 means one process per call."""
 
     @property
     def has_texts(self) -> bool:
         """Whether an argument of one of its tools may be a path."""
-        return any(one.type == "string" for tool in self.tools for one in tool.parameters)
+        return any(
+            parameter.type == "string" for tool in self.tools for parameter in tool.parameters
+        )
 
 
 Keys = dict[str, tuple[int, "Node"]]
 """Key -> its line and its value."""
+MIN_TIMEOUT_S = 0.1
 MAX_TIMEOUT_S = 600.0
-MAX_WORKERS = 16
 MAX_SECRETS = 32
-_SECRET = re.compile(r"[A-Z][A-Z0-9_]{1,63}")
-_NOT_SECRET = re.compile(
+_SECRET_NAME = re.compile(r"[A-Z][A-Z0-9_]{1,63}")
+_RUNTIME_VARIABLE_NAME = re.compile(
     r"(?:LD|DYLD|PYTHON|NODE|NPM|GO|GIT|SATCHEL|SKILLS?|SSH|XDG|LC|UV|PIP|BASH|DBUS|GCONV|MALLOC"
     r"|GLIBC)(?:_.*)?"
     r"|PYTHON.*|GO[A-Z]+|PATH|HOME|USER|LOGNAME|SHELL|TMPDIR|TEMP|TMP|PWD|OLDPWD|LANG|LANGUAGE|TZ"
@@ -145,33 +146,33 @@ _NOT_SECRET = re.compile(
     r"|LOCPATH|NLSPATH|HOSTALIASES|RES_OPTIONS|GETCONF_DIR"
 )
 """Variables that runtimes and systems read: with these a skill could change how it is started."""
-_ENTRY_WRONG = re.compile(r"[\x00-\x1f\x7f\\]|^/|^[A-Za-z]:|(?:^|/)\.{1,2}(?:/|$)|//|/$")
+_UNSAFE_ENTRY = re.compile(r"[\x00-\x1f\x7f\\]|^/|^[A-Za-z]:|(?:^|/)\.{1,2}(?:/|$)|//|/$")
 
 
 class ErrorCollector:
     """Collects the problems of one file."""
 
     def __init__(self) -> None:
-        self.found: list[Problem] = []
+        self.problems: list[Problem] = []
 
     def add(self, code: str, line: int = 0, **values: str) -> None:
         """Add a problem."""
-        self.found.append(Problem(code, line=line, values=values))
+        self.problems.append(Problem(code, line=line, values=values))
 
-    def long(self, code: str, key: str, line: int, text: str, limit: int) -> None:
+    def add_too_long(self, code: str, key: str, line: int, text: str, limit: int) -> None:
         """Add the problem of a text that is too long."""
         self.add(code, line, key=key, length=str(len(text)), limit=str(limit))
 
-    def type(
-        self, key: str, line: int, node: Node, wanted: str, code: str = "tool-key-type"
+    def add_wrong_type(
+        self, key: str, line: int, node: Node, expected: str, code: str = "tool-key-type"
     ) -> None:
         """Add the problem of a value of the wrong type."""
-        self.add(code, line, key=key, kind=kind_of(plain(node)), wanted=wanted)
+        self.add(code, line, key=key, kind=kind_of(to_json(node)), wanted=expected)
 
-    def items(self, key: str, line: int, node: Node, limit: int) -> list[Node]:
+    def read_items(self, key: str, line: int, node: Node, limit: int) -> list[Node]:
         """The items of a list, at most `limit`; anything else is a problem."""
         if not isinstance(node, Items):
-            self.type(key, line, node, "a list")
+            self.add_wrong_type(key, line, node, "a list")
             return []
         if len(node.nodes) > limit:
             count = str(len(node.nodes))
@@ -198,7 +199,7 @@ def read_yaml(
     if text is None:
         errors.add(not_yaml, reason="it is binary")
         return None
-    errors.found += [problem for problem in problems if problem.code != "bom"]
+    errors.problems += [problem for problem in problems if problem.code != "bom"]
     try:
         return compose(text)
     except YamlRefusal as exc:
@@ -209,7 +210,9 @@ def read_yaml(
     return None
 
 
-def read_mapping(pairs: Pairs, errors: ErrorCollector, where: str, known: Sequence[str]) -> Keys:
+def read_mapping(
+    pairs: Pairs, errors: ErrorCollector, parent_key: str, allowed_names: Sequence[str]
+) -> Keys:
     """Return the entries of a mapping by key; unknown keys are reported and omitted.
 
     A misspelt key is an error and is read as the correct one, so that its absence is not reported
@@ -218,40 +221,38 @@ def read_mapping(pairs: Pairs, errors: ErrorCollector, where: str, known: Sequen
     Args:
         pairs: The mapping.
         errors: Collects the problems.
-        where: Prefix of keys in messages, such as `tools[1]`; empty at the top level.
-        known: The valid keys.
+        parent_key: Prefix of keys in messages, such as `tools[1]`; empty at the top level.
+        allowed_names: The valid keys.
     """
-    found: Keys = {}
-    written = {key.text for key in pairs.nodes[::2] if isinstance(key, Scalar)}
-    nodes = iter(pairs.nodes)
-    for key in nodes:
-        value = next(nodes)
+    keys: Keys = {}
+    written_names = {key.text for key, _ in pairs.entries() if isinstance(key, Scalar)}
+    for key, value in pairs.entries():
         line = key.line + 1
-        name = key.text if isinstance(key, Scalar) else ""
-        shown = f"{where}.{name}" if where else name
-        if not isinstance(key, Scalar) or (key.plain and name == "<<"):
-            what = "a merge key" if isinstance(key, Scalar) else "a list or mapping as a key"
-            errors.add("tool-yaml-refused", line, what=what)
-        elif name not in known:
-            better = _meant(name, [one for one in known if one not in written])
-            if better and better not in found:
-                errors.add("tool-key-misspelt", line, key=shown[:100], better=better)
-                found[better] = (line, value)
+        if not isinstance(key, Scalar):
+            errors.add("tool-yaml-refused", line, what="a list or mapping as a key")
+            continue
+        name = key.text
+        full_key = f"{parent_key}.{name}" if parent_key else name
+        if key.plain and name == "<<":
+            errors.add("tool-yaml-refused", line, what="a merge key")
+        elif name not in allowed_names:
+            missing = [allowed for allowed in allowed_names if allowed not in written_names]
+            better = _correct_name(name, missing)
+            if better and better not in keys:
+                errors.add("tool-key-misspelt", line, key=full_key[:100], better=better)
+                keys[better] = (line, value)
             else:
-                errors.add("tool-key-unknown", line, key=shown[:100])
-        elif name in found:
-            errors.add("tool-key-twice", line, key=shown)
+                errors.add("tool-key-unknown", line, key=full_key[:100])
+        elif name in keys:
+            errors.add("tool-key-twice", line, key=full_key)
         else:
-            found[name] = (line, value)
-    return found
+            keys[name] = (line, value)
+    return keys
 
 
-def _meant(name: str, missing: list[str]) -> str:
+def _correct_name(name: str, missing: list[str]) -> str:
     """The valid key that a word misspells, or empty."""
-    from difflib import get_close_matches
-
-    near = get_close_matches(name.lower().replace("-", "_")[:40], missing, 1, cutoff=0.8)
-    return near[0] if near else ""
+    return "".join(similar_names(name.lower().replace("-", "_"), missing, ratio=0.8))
 
 
 def read_text(node: Node, key: str, line: int, errors: ErrorCollector) -> str:
@@ -263,7 +264,7 @@ def read_text(node: Node, key: str, line: int, errors: ErrorCollector) -> str:
         example = f"{key.rpartition('.')[2]}: …"
         errors.add("tool-key-missing", line, key=key, example=example)
         return ""
-    errors.type(key, line, node, "text")
+    errors.add_wrong_type(key, line, node, "text")
     return ""
 
 
@@ -276,10 +277,10 @@ def _is_null(node: Scalar) -> bool:
 
 def read_flag(node: Node, key: str, line: int, errors: ErrorCollector) -> bool:
     """A boolean."""
-    value = plain(node)
+    value = to_json(node)
     if isinstance(value, bool):
         return value
-    errors.type(key, line, node, "true or false")
+    errors.add_wrong_type(key, line, node, "true or false")
     return False
 
 
@@ -290,7 +291,7 @@ def read_entry(keys: Keys, errors: ErrorCollector) -> str:
     line, node = keys["entry"]
     entry = read_text(node, "entry", line, errors)
     entry = entry.removeprefix("./")
-    if entry and (_ENTRY_WRONG.search(entry) or len(entry) > 255):
+    if entry and (_UNSAFE_ENTRY.search(entry) or len(entry) > 255):
         errors.add("tool-entry-path", line, entry=entry[:100])
     return entry
 
@@ -298,83 +299,83 @@ def read_entry(keys: Keys, errors: ErrorCollector) -> str:
 def read_permissions(
     keys: Keys, tools: Sequence[ToolDecl] | None, errors: ErrorCollector
 ) -> dict[str, Any]:
-    """Parse the permissions, timeout and workers of a program.
+    """Parse the permissions and the timeout of a program.
 
     Args:
         keys: The entries of the file.
         tools: The tools, whose parameters may be paths; None when not all could be read.
         errors: Collects the problems.
     """
-    powers: dict[str, Any] = {}
+    permissions: dict[str, Any] = {}
     if "secrets" in keys:
-        powers["secrets"] = _secrets(*keys["secrets"], errors)
+        permissions["secrets"] = _read_secrets(*keys["secrets"], errors)
     if "network" in keys:
         line, node = keys["network"]
-        powers["network"] = read_flag(node, "network", line, errors)
+        permissions["network"] = read_flag(node, "network", line, errors)
     if "files" in keys:
-        powers["files"] = _files(*keys["files"], tools, errors)
+        permissions["files"] = _read_file_access(*keys["files"], tools, errors)
     if "timeout" in keys:
-        powers["timeout"] = _number("timeout", *keys["timeout"], 0.1, MAX_TIMEOUT_S, errors)
-    if "workers" in keys:
-        powers["workers"] = int(_number("workers", *keys["workers"], 0, MAX_WORKERS, errors))
-    return powers
+        permissions["timeout"] = _read_timeout(*keys["timeout"], errors)
+    return permissions
 
 
-def _secrets(line: int, node: Node, errors: ErrorCollector) -> tuple[str, ...]:
+def _read_secrets(line: int, node: Node, errors: ErrorCollector) -> tuple[str, ...]:
     names: list[str] = []
-    for at, item in enumerate(errors.items("secrets", line, node, MAX_SECRETS), 1):
-        where = item.line + 1
+    for number, item in enumerate(errors.read_items("secrets", line, node, MAX_SECRETS), 1):
+        item_line = item.line + 1
         if not isinstance(item, Scalar):
-            errors.type(f"secrets[{at}]", where, item, "text")
-        elif not _SECRET.fullmatch(item.text) or _NOT_SECRET.fullmatch(item.text):
-            errors.add("secret-name", where, name=item.text[:64])
+            errors.add_wrong_type(f"secrets[{number}]", item_line, item, "text")
+        elif not _SECRET_NAME.fullmatch(item.text) or _RUNTIME_VARIABLE_NAME.fullmatch(item.text):
+            errors.add("secret-name", item_line, name=item.text[:64])
         elif item.text in names:
-            errors.add("tool-key-twice", where, key=item.text)
+            errors.add("tool-key-twice", item_line, key=item.text)
         else:
             names.append(item.text)
     return tuple(names)
 
 
-def _files(
+def _read_file_access(
     line: int, node: Node, tools: Sequence[ToolDecl] | None, errors: ErrorCollector
 ) -> FileAccess:
     if isinstance(node, Scalar):
         if node.text in ("read", "write", "none"):
             return FileAccess(node.text)
-        errors.type("files", line, node, "`read`, `write`, `none` or a mapping of both")
+        errors.add_wrong_type("files", line, node, "`read`, `write`, `none` or a mapping of both")
         return FileAccess("none")
     if not isinstance(node, Pairs):
-        errors.type("files", line, node, "`read`, `write`, `none` or a mapping of both")
+        errors.add_wrong_type("files", line, node, "`read`, `write`, `none` or a mapping of both")
         return FileAccess("none")
     keys = read_mapping(node, errors, "files", ("read", "write"))
-    texts = {one.name for tool in tools or () for one in tool.parameters if one.type == "string"}
-    lists: dict[str, tuple[str, ...]] = {}
-    for key, (at, value) in keys.items():
-        items = value.nodes if isinstance(value, Items) else [value]
-        names: list[str] = []
-        for item in items:
-            name = item.text if isinstance(item, Scalar) else ""
-            if not isinstance(item, Scalar):
-                errors.type(f"files.{key}", at, item, "text")
-            elif name in texts or tools is None:
-                names.append(name)
-            else:
-                errors.add("files-parameter", item.line + 1, name=name[:64], access=key)
-        lists[key] = tuple(dict.fromkeys(names))
+    paths = {key: _read_path_parameters(key, keys[key], tools, errors) for key in keys}
     access: Access = "write" if "write" in keys else "read" if "read" in keys else "none"
-    return FileAccess(access, lists.get("read", ()), lists.get("write", ()))
+    return FileAccess(access, paths.get("read", ()), paths.get("write", ()))
 
 
-def _number(
-    key: str, line: int, node: Node, least: float, most: float, errors: ErrorCollector
-) -> float:
-    value = plain(node)
-    whole = key == "workers"
-    if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
-        errors.type(key, line, node, "a whole number" if whole else "a number")
-    elif not least <= value <= most:
-        given = f"{value:g}"
-        errors.add("tool-number", line, key=key, value=given, least=f"{least:g}", most=f"{most:g}")
+def _read_path_parameters(
+    key: str, entry: tuple[int, Node], tools: Sequence[ToolDecl] | None, errors: ErrorCollector
+) -> tuple[str, ...]:
+    """The parameters that `files.read` or `files.write` names; they are texts of the tools."""
+    line, value = entry
+    parameters = [parameter for tool in tools or () for parameter in tool.parameters]
+    text_names = {parameter.name for parameter in parameters if parameter.type == "string"}
+    names: list[str] = []
+    for item in value.nodes if isinstance(value, Items) else [value]:
+        if not isinstance(item, Scalar):
+            errors.add_wrong_type(f"files.{key}", line, item, "text")
+        elif item.text in text_names or tools is None:
+            names.append(item.text)
+        else:
+            errors.add("files-parameter", item.line + 1, name=item.text[:64], access=key)
+    return tuple(dict.fromkeys(names))
+
+
+def _read_timeout(line: int, node: Node, errors: ErrorCollector) -> float:
+    value = to_json(node)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        errors.add_wrong_type("timeout", line, node, "a number")
+    elif not MIN_TIMEOUT_S <= value <= MAX_TIMEOUT_S:
+        limits = {"least": f"{MIN_TIMEOUT_S:g}", "most": f"{MAX_TIMEOUT_S:g}"}
+        errors.add("tool-number", line, key="timeout", value=f"{value:g}", **limits)
     else:
         return float(value)
     return 0.0

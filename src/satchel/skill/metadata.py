@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from satchel._unicode import INVISIBLE, JOINERS
 from satchel.skill.fields import LISTED
 from satchel.skill.problems import Problem
+from satchel.skill.requirements import read_requirements
 from satchel.skill.yaml_reader import kind_of
 
 if TYPE_CHECKING:
-    from satchel.skill.frontmatter import ParsedFields
+    from satchel.skill.frontmatter_fields import ParsedFields
 
 NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+"""Recommended pattern of names (matched whole)."""
 UNWRITTEN = re.compile(
     r"[ \t>*#-]*(?:To be written\b|TODO\b(?=:)|TBD\b(?=[.:]|$)|\[TODO[:\]]|Lorem ipsum\b|"
     r"\[insert [^\]]*\]"
@@ -26,11 +28,14 @@ UNWRITTEN = re.compile(
     re.IGNORECASE,
 )
 """Template placeholders at the start of a line; elsewhere they are prose."""
-"""Recommended pattern of names (matched whole)."""
 MAX_NAME_CHARS = 64
 MAX_DESCRIPTION_CHARS = 1024
-_MAX_USABLE_NAME_CHARS = 200  # a longer "name" is prose: the folder's is used
+_MAX_USABLE_NAME_CHARS = 200
+"""A longer "name" is prose: that of the folder is used."""
 _MAX_EXTRA_CHARS = 4096
+_FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_WORD = re.compile(r"[^\s(]+(?:\([^)]*\))?|\([^)]*\)")
+"""A word of a line that is split at spaces outside parentheses, as in `Bash(git log)`."""
 
 
 class MetadataResult(NamedTuple):
@@ -39,17 +44,17 @@ class MetadataResult(NamedTuple):
     name: str
     description: str
     extra: dict[str, Any] | None
-    usable: bool
+    is_usable: bool
 
 
 def interpret_fields(fields: ParsedFields, folder: str, problems: list[Problem]) -> MetadataResult:
     """Derive name, description and extras; problems are added to `problems`."""
-    name = _name(fields, folder, problems)
-    description = _description(fields, problems)
+    name = _read_name(fields, folder, problems)
+    description = _read_description(fields, problems)
     if not description:
         line = fields.lines.get("description", 0)
         problems.append(Problem("description-missing", line=line))
-    return MetadataResult(name, description, _extra(fields), bool(name and description))
+    return MetadataResult(name, description, _read_extra(fields), bool(name and description))
 
 
 def strip_invisible(text: str, key: str, line: int, problems: list[Problem]) -> str:
@@ -58,18 +63,18 @@ def strip_invisible(text: str, key: str, line: int, problems: list[Problem]) -> 
         return text
     names: list[str] = []
 
-    def judge(match: re.Match[str]) -> str:
+    def replace(match: re.Match[str]) -> str:
         char = match.group()
         before, after = text[: match.start()][-1:], text[match.end() :][:1]
-        if char in JOINERS and before and after and _joins(before) and _joins(after):
+        if char in JOINERS and before and after and _is_joinable(before) and _is_joinable(after):
             return char
         names.append(f"U+{ord(char):04X}")
         return ""
 
-    clean = INVISIBLE.sub(judge, text)
+    clean = INVISIBLE.sub(replace, text)
     if names:
-        shown = ", ".join(dict.fromkeys(names[:4]))
-        values = {"key": key, "count": str(len(names)), "names": shown}
+        listed_names = ", ".join(dict.fromkeys(names[:4]))
+        values = {"key": key, "count": str(len(names)), "names": listed_names}
         problems.append(Problem("invisible-characters", line=line, values=values))
     return clean
 
@@ -81,19 +86,19 @@ def too_long(key: str, text: str, limit: int, line: int) -> Problem:
     return Problem(code, line=line, values=values)
 
 
-def _joins(char: str) -> bool:
+def _is_joinable(char: str) -> bool:
     """Whether a joiner beside `char` has an effect: emoji, marks, and joining scripts."""
     return unicodedata.category(char) in ("So", "Sk", "Mn", "Mc", "Lo")
 
 
-def _name(fields: ParsedFields, folder: str, problems: list[Problem]) -> str:
+def _read_name(fields: ParsedFields, folder: str, problems: list[Problem]) -> str:
     value = fields.values.get("name")
     line = fields.lines.get("name", 0)
     if value is not None and not isinstance(value, str):
         text = fields.texts.get("name", "")
         kind = kind_of(value)
-        usable = not isinstance(value, (list, dict)) and bool(text.strip())
-        value = text if usable else folder
+        is_usable = not isinstance(value, (list, dict)) and bool(text.strip())
+        value = text if is_usable else folder
         problems.append(Problem("name-not-text", line=line, values={"key": "name", "kind": kind}))
     if value:
         value = " ".join(strip_invisible(value, "name", line, problems).split())
@@ -110,6 +115,13 @@ def _name(fields: ParsedFields, folder: str, problems: list[Problem]) -> str:
             problems.append(Problem("name-unusable", line=line))
             return ""
         problems.append(Problem("name-missing", line=line, values={"name": value}))
+    problems += _check_name(value, folder, line)
+    return value
+
+
+def _check_name(value: str, folder: str, line: int) -> list[Problem]:
+    """Problems of a name that can be used."""
+    problems: list[Problem] = []
     if len(value) > MAX_NAME_CHARS:
         problems.append(too_long("name", value, MAX_NAME_CHARS, line))
     if not NAME.fullmatch(value):
@@ -118,7 +130,7 @@ def _name(fields: ParsedFields, folder: str, problems: list[Problem]) -> str:
     if folder and value != folder:
         values = {"name": value, "folder": folder}
         problems.append(Problem("name-mismatch", line=line, values=values))
-    return value
+    return problems
 
 
 def slug(name: str) -> str:
@@ -128,11 +140,11 @@ def slug(name: str) -> str:
 
 def id_of(name: str) -> str:
     """The most similar valid name; empty for names such as `会议纪要`."""
-    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
-    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:MAX_NAME_CHARS].strip("-")
+    ascii_name = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "-", ascii_name).strip("-")[:MAX_NAME_CHARS].strip("-")
 
 
-def _description(fields: ParsedFields, problems: list[Problem]) -> str:
+def _read_description(fields: ParsedFields, problems: list[Problem]) -> str:
     value = fields.values.get("description")
     line = fields.lines.get("description", 0)
     if value is None:
@@ -150,8 +162,8 @@ def _description(fields: ParsedFields, problems: list[Problem]) -> str:
     return clean
 
 
-def _extra(fields: ParsedFields) -> dict[str, Any] | None:
-    found: dict[str, Any] = {}
+def _read_extra(fields: ParsedFields) -> dict[str, Any] | None:
+    extra: dict[str, Any] = {}
     values = fields.values
     for key in LISTED:
         value = values.get(key)
@@ -160,41 +172,29 @@ def _extra(fields: ParsedFields) -> dict[str, Any] | None:
         if key in ("disable-model-invocation", "user-invocable"):
             flag = as_flag(value)
             if flag is not None:
-                found[key] = flag
+                extra[key] = flag
         elif key == "tags":
-            found[key] = as_words(value)
+            extra[key] = as_words(value)
         else:
             text = value if isinstance(value, str) else fields.texts.get(key, "")
-            found[key] = strip_invisible(text, key, 0, []).strip()[:_MAX_EXTRA_CHARS]
-    return found or None
+            extra[key] = strip_invisible(text, key, 0, []).strip()[:_MAX_EXTRA_CHARS]
+    if requirements := read_requirements(values):
+        extra["requires"] = requirements
+    return extra or None
 
 
 def as_flag(value: Any) -> bool | None:
     """A boolean in any common spelling, or None."""
     if isinstance(value, bool):
         return value
-    if isinstance(value, str):
-        return {
-            "true": True,
-            "yes": True,
-            "on": True,
-            "false": False,
-            "no": False,
-            "off": False,
-        }.get(value.strip().lower())
-    return None
+    return _FLAGS.get(value.strip().lower()) if isinstance(value, str) else None
 
 
 def as_words(value: Any) -> tuple[str, ...]:
     """A YAML list, or a line separated by commas or spaces."""
     if isinstance(value, str):
-        parts = value.split(",") if "," in value else _outside_parentheses(value)
-        return tuple(part.strip() for part in parts if part.strip())
+        words = value.split(",") if "," in value else _WORD.findall(value)
+        return tuple(word.strip() for word in words if word.strip())
     if isinstance(value, (list, tuple)):
         return tuple(str(item).strip() for item in value if item is not None)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     return ()
-
-
-def _outside_parentheses(line: str) -> list[str]:
-    """Split at spaces outside parentheses, as in `Bash(git log)`."""
-    return re.findall(r"[^\s(]+(?:\([^)]*\))?|\([^)]*\)", line)

@@ -6,10 +6,10 @@ import os
 import re
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from satchel._optional import renamed_attribute
 from satchel.errors import Refused
 from satchel.i18n import Message
 from satchel.skill.document import MANIFEST
+from satchel.skill.requirements import SkillRequirements
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,14 +17,36 @@ if TYPE_CHECKING:
     from satchel.skill.document import SkillDocument, SkillHeader
     from satchel.skill.problems import Problem
 
-Source = Literal["builtin", "system", "user", "project", "global", "extra", "server"]
+Source = Literal[
+    "builtin",
+    "system",
+    "user",
+    "project",
+    "global",
+    "extra",
+    "server",
+    "code",
+    "package",
+    "plugin",
+]
 """Kind of a location: shipped with Satchel, shipped with the host's product
 (`.agents/sys.skills`), the project's user (`.agents/skills`), the project (`skills/`, `.skills/`),
-the user's home, a configured path, or a server."""
+the user's home, a configured path, a server, a `SkillSource`, an installed package, or a plugin of
+an agent."""
+DEPENDENCIES = frozenset(("package", "plugin"))
+"""Sources of skills that came with something else that was installed."""
 
-State = Literal["active", "shadowed", "untrusted", "blocked", "unverified", "excluded"]
-"""Only `active` skills are offered. `unverified`: the lockfile beside it is damaged."""
-_CODES = {"blocked": "blocked", "unverified": "lock-broken", "shadowed": "shadowed"}
+State = Literal[
+    "active", "needs setup", "shadowed", "untrusted", "blocked", "unverified", "excluded"
+]
+"""Only `active` skills are offered. `needs setup`: something that it requires is missing;
+`unverified`: the lockfile beside it is damaged."""
+_PROBLEM_CODE_BY_STATE = {
+    "blocked": "blocked",
+    "unverified": "lock-broken",
+    "shadowed": "shadowed",
+    "needs setup": "needs-setup",
+}
 
 
 class SkillOrigin(NamedTuple):
@@ -41,14 +63,25 @@ class SkillOrigin(NamedTuple):
 
     Programs of served skills are not run, and their `allowed-tools` grants nothing.
     """
+    version: str = ""
+    """Of the package or plugin that brought the location."""
 
 
 class Skill(NamedTuple):
-    """A skill in a library."""
+    """A skill in a library: what its frontmatter says, where it is, and whether it is offered.
+
+    Example:
+        from satchel import Satchel
+
+        skill = Satchel.for_project(".").get_skill("pdf-forms")
+        assert skill is not None
+        print(skill.name, skill.description, skill.path, skill.state)
+    """
 
     head: SkillHeader
     origin: SkillOrigin
     state: State = "active"
+    """`active` when it is offered; the other states say why it is not."""
     shadowed_by: str = ""
     """The `ref` of the skill that shadows it."""
 
@@ -56,8 +89,6 @@ class Skill(NamedTuple):
     def name(self) -> str:
         """The name in its frontmatter."""
         return self.head.name
-
-    winner = renamed_attribute("winner", "shadowed_by")
 
     @property
     def reference(self) -> str:
@@ -135,6 +166,18 @@ class Skill(NamedTuple):
         return tuple((self.head.extra or {}).get("tags", ()))
 
     @property
+    def requirements(self) -> SkillRequirements:
+        """What it requires of the machine and of the library."""
+        return SkillRequirements(**(self.head.extra or {}).get("requires", {}))
+
+    @property
+    def setup_problem(self) -> Problem | None:
+        """Why it has the state `needs setup`; None in other states."""
+        return next(
+            (problem for problem in self.head.problems if problem.code == "needs-setup"), None
+        )
+
+    @property
     def for_model(self) -> bool:
         """False when the author set `disable-model-invocation`."""
         return not (self.head.extra or {}).get("disable-model-invocation", False)
@@ -159,7 +202,7 @@ class Skill(NamedTuple):
         """
         if self.state == "untrusted":
             return "unpinned" if unpinned else "untrusted"
-        return _CODES.get(self.state, "")
+        return _PROBLEM_CODE_BY_STATE.get(self.state, "")
 
     def read(self, verify: Callable[[bytes], None] | None = None) -> SkillDocument:
         """Read the whole file: fields, body and all problems.
@@ -202,5 +245,6 @@ class Skill(NamedTuple):
             "tags": list(self.tags),
             "winner": self.shadowed_by or None,
             **({"origin": self.origin.remote} if self.origin.remote else {}),
+            **({"version": self.origin.version} if self.origin.version else {}),
             "problems": [problem.to_dict() for problem in self.problems],
         }

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from satchel.i18n import Message, render
 
 Severity = Literal["error", "warning", "note"]
-_OURS = frozenset((
+_PHRASE_VALUES = frozenset((
     "before", "done", "found", "kind", "meaning", "wanted", "what", "where", "why",
 ))  # fmt: skip
 """Values that are phrases of this package, to be translated; one with fields is a message."""
@@ -32,14 +32,23 @@ class ProblemRule(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """A problem of a skill, a location or a setting."""
+    """A problem of a skill, a location or a setting.
+
+    Example:
+        from satchel import Satchel
+
+        for problem in Satchel.for_project(".").problems():
+            print(problem.severity, problem.path, problem.message, problem.fix)
+    """
 
     code: str
+    """Identifies the kind of problem, such as `description-missing`."""
     path: str = ""
     """Absolute path of the file or folder."""
     line: int = 0
     """1-based line in the file; 0 when the problem has no line."""
     values: dict[str, str] = {}  # noqa: RUF012 - a NamedTuple default, never changed
+    """What the message mentions, such as the name of a field."""
 
     @property
     def severity(self) -> Severity:
@@ -59,10 +68,12 @@ class Problem(NamedTuple):
     def for_model(self) -> tuple[Message, Message]:
         """Problem and next step in English, for models."""
         rule = PROBLEMS[self.code]
-        own = {key: text.format(**self.values) for key, text in rule.values.items()}
+        rule_values = {key: text.format(**self.values) for key, text in rule.values.items()}
         values = {
-            key: Message(value) if key in _OURS and not isinstance(value, Message) else value
-            for key, value in (own | self.values).items()
+            key: Message(value)
+            if key in _PHRASE_VALUES and not isinstance(value, Message)
+            else value
+            for key, value in (rule_values | self.values).items()
         }
         return Message(rule.message, **values), Message(rule.fix, **values)
 
@@ -135,12 +146,14 @@ _RULES = (
     ProblemRule("unknown-field", "note", "`{key}` is not a known field; it is ignored", "Move it under `metadata:`"),
     ProblemRule("not-in-spec", "warning", "`{key}` is not in the specification", "Move it under `metadata:`"),
     ProblemRule("inert-field", "note", "Satchel ignores `{key}` ({meaning})", "Keep it for other agents, or remove it"),
+    ProblemRule("requires-mcp", "note", "It requires the MCP servers {servers}, which Satchel cannot see: it is offered without them, too", "Connect them in your agent"),
     ProblemRule("field-type", "warning", "`{key}` is {kind}; it must be {wanted}", "Write `{key}` as {wanted}"),
     ProblemRule("field-too-long", "warning", "`{key}` has {length} characters; the limit is {limit}", "Shorten it"),
     ProblemRule("metadata-nested", "note", "`metadata` has nested or non-text values ({keys})", "Use text values"),
     ProblemRule("tools-list", "note", "`{key}` is a list, not one line", "Write `{value}`", {"value": "{key}: {line}"}),
     ProblemRule("body-empty", "note", "There is no `{key}`", "Write the steps", {"key": "body"}),
     ProblemRule("file-missing", "note", "There is no `{key}`", "Add the file, or correct the path", {"key": "{file}"}),
+    ProblemRule("conflict-marks", "warning", "The instructions contain the marks of a merge conflict", "Keep one side of the lines between `<<<<<<<` and `>>>>>>>`, and delete these marks; put an example into a code block"),
     ProblemRule("body-long", "note", "The body has {lines} lines; agents do better under 500", "Move details into `references/`"),
     # A tool skill: its skill.yaml.
     ProblemRule("tool-not-yaml", "error", "It is not valid YAML: {reason}", "Correct it"),
@@ -179,9 +192,12 @@ _RULES = (
     ProblemRule("tool-name-packaged", "warning", "The tool `{name}` is not offered: `{winner}` has one of that name", "Rename it, or set `{switch}=false`"),
     ProblemRule("tool-not-offered", "warning", "The tools of `{name}` are not offered: {reason}", "Run `{command}`", {"command": "satchel show {name}"}),
     ProblemRule("tool-not-ready", "error", "The tools of `{name}` are not offered: {reason}", "{hint}"),
+    ProblemRule("tool-packages", "error", "The packages cannot be installed: {reason}", "{fix}"),
     # Trigger tests: evals/triggers.yaml. The skill itself is as it was.
     ProblemRule("triggers-not-yaml", "warning", "It is not valid YAML: {reason}", "Correct it"),
     ProblemRule("triggers-refused", "warning", "It uses {what}, which is not supported", "Write the value in plain YAML"),
+    ProblemRule("script-plan", "warning", "`{file}` cannot be run: {reason}", "{fix}"),
+    ProblemRule("script-ends", "warning", "`{file}` begins with `#!` and has Windows line ends", "Save it with Unix line ends"),
     ProblemRule("triggers-large", "warning", "It is larger than {limit} bytes", "Shorten it"),
     ProblemRule("triggers-shape", "warning", "It is {kind}, not a mapping", "Write one `key: value` per line"),
     ProblemRule("triggers-none", "warning", "There is no `{key}`", "Add one", {"key": "prompt"}),
@@ -189,12 +205,23 @@ _RULES = (
     ProblemRule("triggers-row", "warning", "A row is {kind}, not a prompt", "Put the value in double quotes"),
     ProblemRule("triggers-many", "warning", "There are {count} of `{key}`; the limit is {limit}", "Shorten it"),
     ProblemRule("triggers-long", "warning", "`{key}` has {length} characters; the limit is {limit}", "Shorten it"),
+    # Evaluation cases: evals/*.json.
+    ProblemRule("evals-not-json", "warning", "It is not valid JSON: {reason}", "Correct it"),
+    ProblemRule("evals-none", "warning", "There is no `{key}`", "Add one"),
+    ProblemRule("evals-row", "warning", "A case is {kind}, not a mapping", "Write `{example}`", {"example": '{{"prompt": "…", "expectations": ["…"]}}'}),
+    ProblemRule("evals-prompt", "warning", "There is no `{key}`", "Add one"),
+    ProblemRule("evals-check", "warning", "The check `{check}` cannot be used", "Give it one of {names}, with a valid value"),
+    ProblemRule("evals-file", "warning", "There is no `{key}`", "Add the file, or correct the path"),
+    ProblemRule("evals-unread", "warning", "The folder has no cases that can be read", "Write them to `{file}`"),
     # In the library.
     ProblemRule("duplicate-name", "warning", "Both `{used}` and `{other}` are here; `{used}` is used", "Rename one of them", {"used": "{last}", "other": "{first}"}),
     ProblemRule("shadowed", "note", "`{name}` is hidden by `{winner}`", "Rename one of them"),
     ProblemRule("untrusted", "warning", "`{name}` is not offered: the folder of this project is not trusted yet", "Run `{command}`", {"command": "satchel trust"}),
     ProblemRule("unpinned", "warning", "`{name}` is not offered: no lockfile pins it as it is", "Run `{command}`", {"command": "satchel verify"}),
     ProblemRule("blocked", "error", "`{name}` is not offered: the scan blocks it", "Read the findings with `satchel scan {name}`. To use it anyway: `satchel trust {name} --accept-risk WHY`"),
+    ProblemRule("revoked", "error", "`{name}` is not offered: its hub revoked it: {reason}", "Run `satchel update {name}` for a newer version, or remove it with `satchel remove {name}`"),
+    ProblemRule("needs-setup", "warning", "`{name}` is not offered, because it needs {what}", "{fix}"),
+    ProblemRule("grant-ended", "note", "`{name}` changed, so what you granted it ended", "The skill changed after you granted it something, which ended the grant: grant it again with {commands}"),
     ProblemRule("modified", "note", "`{name}` was modified since it was installed: {files}", "Keep it with `satchel verify --accept {name}`, or restore it with `satchel install --frozen`"),
     ProblemRule("not-scannable", "warning", "`{name}` cannot be scanned, so it is not used: {reason}", "Run `{command}`", {"command": "satchel scan {name}"}),
     ProblemRule("lock-broken", "error", "The lockfile cannot be used, so no skill beside it is loaded: {reason}", "{fix}", {"fix": "Restore it from version control, or delete it and install the skills again"}),
@@ -224,6 +251,8 @@ _RULES = (
     ProblemRule("search-plain", "note", "{count} skills are searched without `tantivy`", "Run `{command}`", {"command": 'pip install "satchel[search]"'}),
     ProblemRule("embeddings-unusable", "warning", "Embeddings are not used: {reason}", "Run `{command}`", {"command": "satchel config set embeddings MODEL"}),
     ProblemRule("variable-unknown", "warning", "There is no setting `{name}`", "Remove it"),
+    ProblemRule("sandbox-off", "warning", "Programs of skills run without a sandbox: they can do whatever you can do", "Run `{command}`", {"command": "satchel config set sandbox required"}),
+    ProblemRule("sandbox-missing", "warning", "The programs of skills do not run here: there is no sandbox", "Run `{command}`", {"command": "satchel config sandbox"}),
     ProblemRule("index-damaged", "note", "The scan cache was rebuilt: {reason}", "No action needed"),
     ProblemRule("index-unsaved", "note", "The scan cache could not be saved: {reason}", "Check the permissions"),
 )  # fmt: skip

@@ -15,9 +15,11 @@ from satchel.i18n import Message
 from satchel.skill.document import MANIFEST, SkillDocument, SkillHeader
 from satchel.skill.fields import LISTED, with_misspellings
 from satchel.skill.file_tree import kind_of_mode
-from satchel.skill.frontmatter import ParsedFields, decode, read_fields, split_file
+from satchel.skill.frontmatter import decode, split_file
+from satchel.skill.frontmatter_fields import ParsedFields, read_fields
 from satchel.skill.metadata import interpret_fields
 from satchel.skill.problems import NO_PROBLEMS
+from satchel.skill.requirements import REQUIREMENT_KEYS, may_have_requirements
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
     from satchel.skill.problems import Problem
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
-_WANTED = with_misspellings(("name", "description", *LISTED))
+_HEADER_KEYS = with_misspellings(("name", "description", *LISTED))
+_HEADER_AND_REQUIREMENT_KEYS = _HEADER_KEYS | with_misspellings(REQUIREMENT_KEYS)
 
 
 def read_header(
@@ -37,26 +40,28 @@ def read_header(
         from satchel.skill.manifest_parser import read_tool_header
 
         return read_tool_header(data, skill_id, stamp)
-    parts, problems = _split(data)
-    if parts is None or parts.block is None:
+    split, problems = _split(data)
+    if split is None or split.block is None:
         return None, tuple(problems)
-    if "\ufffd" not in parts.block:
+    if "\ufffd" not in split.block:
         # The invalid bytes are in the body, of which a scan reads only the beginning.
         problems = [problem for problem in problems if problem.code != "invalid-utf8"]
-    fields = read_fields(parts.block, parts.first_line, _WANTED)
-    return _header(fields, problems, skill_id, file, stamp)
+    may_require = may_have_requirements(split.block)
+    keys = _HEADER_AND_REQUIREMENT_KEYS if may_require else _HEADER_KEYS
+    fields = read_fields(split.block, split.first_line, keys)
+    return _make_header(fields, problems, skill_id, file, stamp)
 
 
 def _split(data: bytes) -> tuple[SplitFile | None, list[Problem]]:
     text, problems = decode(data)
     if text is None:
         return None, problems
-    parts = split_file(text)
-    problems += parts.problems
-    return parts, problems
+    split = split_file(text)
+    problems += split.problems
+    return split, problems
 
 
-def _header(
+def _make_header(
     fields: ParsedFields,
     problems: list[Problem],
     skill_id: str,
@@ -68,14 +73,22 @@ def _header(
         return None, tuple(problems)
     folder = skill_id.rpartition("/")[2]
     reading = interpret_fields(fields, folder, problems)
-    if not reading.usable:
+    if not reading.is_usable:
         return None, tuple(problems)
-    found = tuple(problems) or NO_PROBLEMS
-    mtime, ctime, size = stamp
-    head = SkillHeader(
-        reading.name, reading.description, skill_id, file, mtime, ctime, size, reading.extra, found
+    header_problems = tuple(problems) or NO_PROBLEMS
+    mtime_ns, ctime_ns, size = stamp
+    header = SkillHeader(
+        name=reading.name,
+        description=reading.description,
+        id=skill_id,
+        file=file,
+        mtime_ns=mtime_ns,
+        ctime_ns=ctime_ns,
+        size=size,
+        extra=reading.extra,
+        problems=header_problems,
     )
-    return head, found
+    return header, header_problems
 
 
 def header_from_fields(
@@ -89,7 +102,7 @@ def header_from_fields(
         size: Bytes of the file.
     """
     texts = {key: str(value) for key, value in values.items() if not isinstance(value, str)}
-    return _header(ParsedFields(values, {}, texts, []), [], skill_id, "SKILL.md", (0, 0, size))
+    return _make_header(ParsedFields(values, {}, texts, []), [], skill_id, "SKILL.md", (0, 0, size))
 
 
 def parse_document(
@@ -100,14 +113,14 @@ def parse_document(
         from satchel.skill.manifest_parser import parse_tool_document
 
         return parse_tool_document(data, skill_id, stamp)
-    parts, problems = _split(data)
-    if parts is None:
+    split, problems = _split(data)
+    if split is None:
         return SkillDocument({}, {}, "", tuple(problems), None)
-    if parts.block is None:
-        return SkillDocument({}, {}, parts.body, tuple(problems), None)
-    fields = read_fields(parts.block, parts.first_line)
-    head, found = _header(fields, problems, skill_id, file, stamp)
-    return SkillDocument(fields.values, fields.lines, parts.body, found, head)
+    if split.block is None:
+        return SkillDocument({}, {}, split.body, tuple(problems), None)
+    fields = read_fields(split.block, split.first_line)
+    header, header_problems = _make_header(fields, problems, skill_id, file, stamp)
+    return SkillDocument(fields.values, fields.lines, split.body, header_problems, header)
 
 
 def load_document(
@@ -140,7 +153,7 @@ def load_document(
             Message("Run `{command}`", command="satchel list"),
         ) from exc
     except OSError as exc:
-        raise _refused(path, exc) from exc
+        raise _unreadable_error(path, exc) from exc
     try:
         info = os.fstat(descriptor)
         if not stat.S_ISREG(info.st_mode):
@@ -157,7 +170,7 @@ def load_document(
             )
         data = _read_all(descriptor, info.st_size)
     except OSError as exc:
-        raise _refused(path, exc) from exc
+        raise _unreadable_error(path, exc) from exc
     finally:
         os.close(descriptor)
     if verify is not None:
@@ -179,7 +192,7 @@ def _read_all(descriptor: int, size: int) -> bytes:
     return data
 
 
-def _refused(path: str, exc: OSError) -> Refused:
+def _unreadable_error(path: str, exc: OSError) -> Refused:
     return Refused(
         Message("`{path}` cannot be read: {reason}", path=path, reason=exc.strerror),
         Message("Check the permissions"),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._fs import open_beneath, read_small
 from satchel.errors import AccessDenied
+from satchel.i18n import similar_names
 from satchel.skill.manifest import ErrorCollector, read_yaml
 from satchel.skill.yaml_reader import Items, Pairs, Scalar
 
@@ -24,10 +25,11 @@ FILE = "evals/triggers.yaml"
 MAX_FILE_BYTES = 64 * 1024
 MAX_PROMPTS = 200
 MAX_PROMPT_CHARS = 2_000
-_SIDES = {"should": True, "should_not": False}
+_FIRES_BY_LIST = {"should": True, "should_not": False}
 """Key of a list -> whether its prompts should select the skill."""
-_PARTS = ("prompt", "note", "instead")
-_CODES = ("triggers-large", "triggers-not-yaml", "triggers-refused")
+_PROMPT_KEYS = ("prompt", "note", "instead")
+_MAX_KEY_CHARS_SHOWN = 60
+_FILE_PROBLEM_CODES = ("triggers-large", "triggers-not-yaml", "triggers-refused")
 
 
 class TriggerPrompt(NamedTuple):
@@ -80,97 +82,99 @@ def load_triggers(folder: str) -> Triggers | None:
         else:
             errors.add("unreadable", reason=str(exc.strerror or exc))
     else:
-        read = read_triggers(data)
-        prompts = read.prompts
-        errors.found += read.problems
-    return Triggers(path, prompts, tuple(problem.at(path) for problem in errors.found))
+        triggers = read_triggers(data)
+        prompts = triggers.prompts
+        errors.problems += triggers.problems
+    return Triggers(path, prompts, tuple(problem.at(path) for problem in errors.problems))
 
 
 def read_triggers(data: bytes) -> Triggers:
     """Parse the content of a file."""
     errors = ErrorCollector()
-    top = read_yaml(data, MAX_FILE_BYTES, errors, _CODES)
+    top_level = read_yaml(data, MAX_FILE_BYTES, errors, _FILE_PROBLEM_CODES)
     prompts: list[TriggerPrompt] = []
-    if isinstance(top, Pairs):
-        _lists(top, prompts, errors)
-    elif not errors.found:
-        kind = "empty" if top is None else "a list" if isinstance(top, Items) else "text"
+    if isinstance(top_level, Pairs):
+        _read_lists(top_level, prompts, errors)
+    elif not errors.problems:
+        kind = "text"
+        if not isinstance(top_level, Scalar):
+            kind = "empty" if top_level is None else "a list"
         errors.add("triggers-shape", 1, kind=kind)
     if len(prompts) > MAX_PROMPTS:
         line = prompts[MAX_PROMPTS].line
         count, limit = str(len(prompts)), str(MAX_PROMPTS)
         errors.add("triggers-many", line, key="prompt", count=count, limit=limit)
-    elif not prompts and not errors.found:
+    elif not prompts and not errors.problems:
         errors.add("triggers-none", 1)
-    errors.found.sort(key=lambda problem: problem.line)
-    return Triggers(FILE, tuple(prompts[:MAX_PROMPTS]), tuple(errors.found))
+    errors.problems.sort(key=lambda problem: problem.line)
+    return Triggers(FILE, tuple(prompts[:MAX_PROMPTS]), tuple(errors.problems))
 
 
-def _lists(top: Pairs, prompts: list[TriggerPrompt], errors: ErrorCollector) -> None:
-    nodes = iter(top.nodes)
-    for key in nodes:
-        value = next(nodes)
-        fires = _SIDES.get(key.text) if isinstance(key, Scalar) else None
+def _read_lists(top_level: Pairs, prompts: list[TriggerPrompt], errors: ErrorCollector) -> None:
+    for key, value in top_level.entries():
+        fires = _FIRES_BY_LIST.get(key.text) if isinstance(key, Scalar) else None
         if fires is None:
-            _unknown_key(key, tuple(_SIDES), errors)
+            _report_unknown_key(key, tuple(_FIRES_BY_LIST), errors)
             continue
-        if isinstance(value, Scalar) and not _text(value):
+        if isinstance(value, Scalar) and not _read_text(value):
             continue  # an empty list
         for node in value.nodes if isinstance(value, Items) else [value]:
-            _row(node, prompts, errors, fires=fires)
+            _read_prompt(node, prompts, errors, fires=fires)
 
 
-def _row(node: Node, prompts: list[TriggerPrompt], errors: ErrorCollector, *, fires: bool) -> None:
-    """One prompt: a text, or a mapping with `prompt`."""
+def _read_prompt(
+    node: Node, prompts: list[TriggerPrompt], errors: ErrorCollector, *, fires: bool
+) -> None:
+    """Read one prompt: a text, or a mapping with `prompt`."""
     line = node.line + 1
     if isinstance(node, Items):
         errors.add("triggers-row", line, kind="a list")
         return
-    found = {"prompt": _text(node)} if isinstance(node, Scalar) else _parts(node, errors)
-    if found is None:
+    if isinstance(node, Scalar):
+        fields = {"prompt": _read_text(node)}
+    else:
+        fields = _read_prompt_fields(node, errors)
+    if fields is None:
         return
-    text = found.get("prompt", "")
+    text = fields.get("prompt", "")
     if not text:
         errors.add("triggers-row", line, kind="empty")
     elif len(text) > MAX_PROMPT_CHARS:
-        errors.long("triggers-long", "prompt", line, text, MAX_PROMPT_CHARS)
+        errors.add_too_long("triggers-long", "prompt", line, text, MAX_PROMPT_CHARS)
     else:
-        row = TriggerPrompt(text, fires, line, found.get("note", ""), found.get("instead", ""))
-        prompts.append(row)
+        note, instead = fields.get("note", ""), fields.get("instead", "")
+        prompts.append(TriggerPrompt(text, fires, line, note, instead))
 
 
-def _parts(node: Pairs, errors: ErrorCollector) -> dict[str, str] | None:
-    found: dict[str, str] = {}
-    strange: list[Node] = []
-    nodes = iter(node.nodes)
-    for key in nodes:
-        value = next(nodes)
-        if isinstance(key, Scalar) and key.text in _PARTS and isinstance(value, Scalar):
-            found[key.text] = _text(value)
+def _read_prompt_fields(node: Pairs, errors: ErrorCollector) -> dict[str, str] | None:
+    """The fields of a prompt; None when it is none."""
+    fields: dict[str, str] = {}
+    unknown_keys: list[Node] = []
+    for key, value in node.entries():
+        if isinstance(key, Scalar) and key.text in _PROMPT_KEYS and isinstance(value, Scalar):
+            fields[key.text] = _read_text(value)
         else:
-            strange.append(key)
-    if "prompt" not in found and strange:
+            unknown_keys.append(key)
+    if "prompt" not in fields and unknown_keys:
         errors.add("triggers-row", node.line + 1, kind="a mapping")
         return None
-    for key in strange:
-        _unknown_key(key, _PARTS, errors)
-    return found
+    for key in unknown_keys:
+        _report_unknown_key(key, _PROMPT_KEYS, errors)
+    return fields
 
 
-def _unknown_key(key: Node, known: tuple[str, ...], errors: ErrorCollector) -> None:
-    from difflib import get_close_matches
-
+def _report_unknown_key(key: Node, allowed_keys: tuple[str, ...], errors: ErrorCollector) -> None:
     name = key.text if isinstance(key, Scalar) else "?"
-    near = get_close_matches(name.lower(), known, 1, cutoff=0.6)
-    better = f"`{near[0]}`" if near else " / ".join(f"`{word}`" for word in known[:2])
-    errors.add("triggers-key", key.line + 1, key=_short(name), better=better)
+    near = similar_names(name.lower(), allowed_keys)
+    better = f"`{near[0]}`" if near else " / ".join(f"`{word}`" for word in allowed_keys[:2])
+    errors.add("triggers-key", key.line + 1, key=_shorten(name), better=better)
 
 
-def _text(node: Scalar) -> str:
+def _read_text(node: Scalar) -> str:
     text = " ".join(node.text.split())
     return "" if node.plain and text.lower() in ("", "~", "null") else text
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= 60 else f"{text[:59]}…"
+    return text if len(text) <= _MAX_KEY_CHARS_SHOWN else f"{text[: _MAX_KEY_CHARS_SHOWN - 1]}…"

@@ -8,6 +8,7 @@ loader.
 
 from __future__ import annotations
 
+import json
 import math
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -18,7 +19,7 @@ from yaml.constructor import ConstructorError, SafeConstructor
 from satchel.i18n import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Callable, Container, Iterator
 
 try:
     from yaml import cyaml
@@ -29,13 +30,15 @@ else:
 
 MAX_DEPTH = 16
 MAX_NODES = 2_000
+_START_EVENTS = (yaml.MappingStartEvent, yaml.SequenceStartEvent)
+_END_EVENTS = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
 
-_STR = "tag:yaml.org,2002:str"
+_TEXT_TAG = "tag:yaml.org,2002:str"
 _resolvers = cast(
     "dict[str | None, list[tuple[str, Any]]]", yaml.SafeLoader.yaml_implicit_resolvers
 )
-_construct: Any = SafeConstructor()
-_rules = cast("dict[str, Any]", SafeConstructor.yaml_constructors)
+_constructor: Any = SafeConstructor()
+_constructors = cast("dict[str, Any]", SafeConstructor.yaml_constructors)
 
 
 class YamlRefusal(Exception):
@@ -82,18 +85,26 @@ class Pairs(NamedTuple):
     line: int
     start: int
 
+    def entries(self) -> Iterator[tuple[Node, Node]]:
+        """Yield each key with its value."""
+        return zip(self.nodes[::2], self.nodes[1::2], strict=True)
+
 
 Node = Scalar | Items | Pairs
+UNREAD = Scalar("", plain=False, line=0, start=0, end=0)
+"""Placeholder of a value that was not requested."""
 
 
-def compose(block: str, only: Container[str] | None = None, most: int = MAX_NODES) -> Node | None:
+def compose(
+    block: str, requested_keys: Container[str] | None = None, max_nodes: int = MAX_NODES
+) -> Node | None:
     """Read one document.
 
     Args:
         block: The YAML.
-        only: Top-level keys whose values are needed. The rest is parsed and counted, and is
-            `UNREAD` in the result.
-        most: Maximum number of values.
+        requested_keys: Top-level keys whose values are needed. Other values are parsed and counted,
+            and are `UNREAD` in the result.
+        max_nodes: Maximum number of values.
 
     Raises:
         YamlRefusal: it exceeds a bound or uses aliases, anchors, tags or merges.
@@ -101,87 +112,116 @@ def compose(block: str, only: Container[str] | None = None, most: int = MAX_NODE
     """
     parser = _Parser(block)
     try:
-        return _build(parser.get_event, only, most)
+        return _TreeBuilder(requested_keys, max_nodes).build(parser.get_event)
     finally:
         parser.dispose()
 
 
-UNREAD = Scalar("", plain=False, line=0, start=0, end=0)
-"""Placeholder of a value that was not requested."""
+class _TreeBuilder:
+    """Builds nodes from the events of a parser, and bounds their number and depth."""
 
+    __slots__ = (
+        "depth",
+        "max_nodes",
+        "nodes",
+        "outer_nodes",
+        "requested_keys",
+        "top_nodes",
+        "unread_depth",
+    )
 
-def _build(  # noqa: C901, PLR0912, PLR0915 - one loop, one branch an event
-    get: Callable[[], Any], only: Container[str] | None, most: int
-) -> Node | None:
-    stack: list[list[Node]] = []
-    top: list[Node] = []
-    into: list[Node] = top
-    count = depth = 0
-    unread = 0  # the depth at which an unwanted value began; 0 while reading
-    while True:
-        event = get()
-        kind = event.__class__
-        if kind is yaml.ScalarEvent:
-            if event.anchor is not None or event.tag is not None:
-                raise YamlRefusal(_feature(event), event.start_mark.line)
-            if not unread:
-                if depth == 1 and only is not None and len(into) & 1 and _unwanted(into[-1], only):
-                    into.append(UNREAD)
-                else:
-                    mark = event.start_mark
-                    into.append(
-                        Scalar(
-                            event.value,
-                            event.implicit[0],
-                            mark.line,
-                            mark.index,
-                            event.end_mark.index,
-                        )
-                    )
-        elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
-            if event.anchor is not None or event.tag is not None:
-                raise YamlRefusal(_feature(event), event.start_mark.line)
-            if depth >= MAX_DEPTH:
-                deep = Message("more than {part} levels of nesting", part=MAX_DEPTH)
-                raise YamlRefusal(deep, event.start_mark.line)
-            depth += 1
-            if not unread:
-                if depth == 2 and only is not None and len(into) & 1 and _unwanted(into[-1], only):
-                    into.append(UNREAD)
-                    unread = depth
-                else:
-                    nodes: list[Node] = []
-                    mark = event.start_mark
-                    shape = Pairs if kind is yaml.MappingStartEvent else Items
-                    into.append(shape(nodes, mark.line, mark.index))
-                    stack.append(into)
-                    into = nodes
-        elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
-            if not unread:
-                into = stack.pop()
-            elif unread == depth:
-                unread = 0
-            depth -= 1
-            continue
-        elif kind is yaml.AliasEvent:
-            raise YamlRefusal("an alias", event.start_mark.line)
-        elif kind is yaml.StreamEndEvent:
-            return top[0] if top else None
-        else:
-            if kind is yaml.DocumentStartEvent and top:
+    def __init__(self, requested_keys: Container[str] | None, max_nodes: int) -> None:
+        self.requested_keys = requested_keys
+        self.max_nodes = max_nodes
+        self.top_nodes: list[Node] = []
+        self.nodes = self.top_nodes
+        """Nodes of the innermost open list or mapping."""
+        self.outer_nodes: list[list[Node]] = []
+        """Nodes of the lists and mappings around it."""
+        self.depth = 0
+        self.unread_depth = 0
+        """The depth at which a value began that was not requested; 0 while reading."""
+
+    def build(self, next_event: Callable[[], Any]) -> Node | None:
+        """Read all events of one document."""
+        count = 0
+        while True:
+            event = next_event()
+            kind = event.__class__
+            if kind is yaml.ScalarEvent:
+                if event.anchor is not None or event.tag is not None:
+                    raise _feature_refusal(event)
+                if not self.unread_depth:
+                    self._add_scalar(event)
+            elif kind in _START_EVENTS:
+                self._open(event)
+            elif kind in _END_EVENTS:
+                self._close()
+                continue
+            elif kind is yaml.AliasEvent:
+                raise YamlRefusal("an alias", event.start_mark.line)
+            elif kind is yaml.StreamEndEvent:
+                return self.top_nodes[0] if self.top_nodes else None
+            elif kind is yaml.DocumentStartEvent and self.top_nodes:
                 raise YamlRefusal("a second document", event.start_mark.line)
-            continue
-        count += 1
-        if count > most:
-            raise YamlRefusal(f"more than {most} values", event.start_mark.line)
+            else:
+                continue
+            count += 1
+            if count > self.max_nodes:
+                raise YamlRefusal(f"more than {self.max_nodes} values", event.start_mark.line)
+
+    def _add_scalar(self, event: Any) -> None:
+        if self.requested_keys is not None and self._is_next_unread():
+            self.nodes.append(UNREAD)
+            return
+        mark = event.start_mark
+        self.nodes.append(
+            Scalar(event.value, event.implicit[0], mark.line, mark.index, event.end_mark.index)
+        )
+
+    def _open(self, event: Any) -> None:
+        if event.anchor is not None or event.tag is not None:
+            raise _feature_refusal(event)
+        mark = event.start_mark
+        if self.depth >= MAX_DEPTH:
+            raise YamlRefusal(
+                Message("more than {part} levels of nesting", part=MAX_DEPTH), mark.line
+            )
+        is_unread = not self.unread_depth and self._is_next_unread()
+        self.depth += 1
+        if is_unread:
+            self.nodes.append(UNREAD)
+            self.unread_depth = self.depth
+        elif not self.unread_depth:
+            nodes: list[Node] = []
+            shape = Pairs if event.__class__ is yaml.MappingStartEvent else Items
+            self.nodes.append(shape(nodes, mark.line, mark.index))
+            self.outer_nodes.append(self.nodes)
+            self.nodes = nodes
+
+    def _close(self) -> None:
+        if not self.unread_depth:
+            self.nodes = self.outer_nodes.pop()
+        elif self.unread_depth == self.depth:
+            self.unread_depth = 0
+        self.depth -= 1
+
+    def _is_next_unread(self) -> bool:
+        """Whether the next node is the value of a top-level key that was not requested."""
+        is_value = len(self.nodes) % 2 == 1
+        if self.depth != 1 or self.requested_keys is None or not is_value:
+            return False
+        key = self.nodes[-1]
+        return (
+            isinstance(key, Scalar)
+            and key.text not in self.requested_keys
+            and key.text.lower() not in self.requested_keys
+        )
 
 
-def _unwanted(key: Node, only: Container[str]) -> bool:
-    return isinstance(key, Scalar) and key.text not in only and key.text.lower() not in only
-
-
-def _feature(event: Any) -> str:
-    return "an anchor" if event.anchor is not None else f"the tag `{event.tag}`"
+def _feature_refusal(event: Any) -> YamlRefusal:
+    feature = "an anchor" if event.anchor is not None else f"the tag `{event.tag}`"
+    return YamlRefusal(feature, event.start_mark.line)
 
 
 def value_of(node: Node) -> Any:
@@ -192,27 +232,28 @@ def value_of(node: Node) -> Any:
         YamlRefusal: a merge key, or a key that is a list or mapping.
     """
     if isinstance(node, Scalar):
-        return _scalar(node.text) if node.plain else node.text
+        return _scalar_value(node.text) if node.plain else node.text
     if isinstance(node, Items):
         return [value_of(item) for item in node.nodes]
-    found: dict[Any, Any] = {}
-    pairs = iter(node.nodes)
-    for key in pairs:
+    mapping: dict[Any, Any] = {}
+    for key, value in node.entries():
         if not isinstance(key, Scalar):
             raise YamlRefusal("a list or mapping as a key", key.line)
         if key.plain and key.text == "<<":
             raise YamlRefusal("a merge key", key.line)
-        found[value_of(key)] = value_of(next(pairs))
-    return found
+        mapping[value_of(key)] = value_of(value)
+    return mapping
 
 
-def _scalar(text: str) -> Any:
-    tag = next((tag for tag, pattern in _resolvers.get(text[:1], ()) if pattern.match(text)), _STR)
-    if tag == _STR:
+def _scalar_value(text: str) -> Any:
+    tag = next(
+        (tag for tag, pattern in _resolvers.get(text[:1], ()) if pattern.match(text)), _TEXT_TAG
+    )
+    if tag == _TEXT_TAG:
         return text
     try:
         # Not `construct_object`, which keeps every node it constructed.
-        return _rules[tag](_construct, yaml.ScalarNode(tag, text))
+        return _constructors[tag](_constructor, yaml.ScalarNode(tag, text))
     except (KeyError, ValueError, OverflowError, ConstructorError) as exc:
         raise BadValue(text, tag.rpartition(":")[2]) from exc
 
@@ -234,7 +275,7 @@ def kind_of(value: Any) -> str:
     return "a date"
 
 
-def plain(node: Node) -> Any:
+def to_json(node: Node) -> Any:
     """The JSON value of a node; dates and unrepresentable numbers as text."""
     if isinstance(node, Scalar):
         try:
@@ -247,13 +288,12 @@ def plain(node: Node) -> Any:
             return value if value.bit_length() <= 64 else node.text
         return value if value is None or isinstance(value, str) else node.text
     if isinstance(node, Items):
-        return [plain(item) for item in node.nodes]
-    table: dict[str, Any] = {}
-    pairs = iter(node.nodes)
-    for key in pairs:
-        value = plain(next(pairs))
-        table[key.text if isinstance(key, Scalar) else str(plain(key))] = value
-    return table
+        return [to_json(item) for item in node.nodes]
+    return {_key_text(key): to_json(value) for key, value in node.entries()}
+
+
+def _key_text(key: Node) -> str:
+    return key.text if isinstance(key, Scalar) else str(to_json(key))
 
 
 Path = tuple[str | int, ...]
@@ -283,29 +323,29 @@ class YamlDocument:
         self.twice: list[Path] = []
 
 
-def read_document(text: str, most: int) -> YamlDocument:
+def read_document(text: str, max_nodes: int) -> YamlDocument:
     """Parse a whole file.
 
     Args:
         text: YAML, or JSON when it begins with a brace.
-        most: Maximum number of values.
+        max_nodes: Maximum number of values.
 
     Raises:
         UnreadableDocument: it is neither, or exceeds a bound.
     """
     if text.lstrip()[:1] == "{":
-        import json
-
         with suppress(ValueError, RecursionError):  # NaN; else a flow mapping of YAML
-            return YamlDocument(json.loads(text, object_pairs_hook=_unique, parse_constant=int))
-    node = _compose(text, most)
-    document = YamlDocument(None if node is None else plain(node))
+            return YamlDocument(
+                json.loads(text, object_pairs_hook=_reject_duplicates, parse_constant=int)
+            )
+    node = _compose_document(text, max_nodes)
+    document = YamlDocument(None if node is None else to_json(node))
     if node is not None:
         _record_lines(node, (), document)
     return document
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """The fields of a JSON object; the reader of YAML reports a key that is there twice."""
     fields = dict(pairs)
     if len(fields) < len(pairs):
@@ -313,9 +353,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-def _compose(text: str, most: int) -> Node | None:
+def _compose_document(text: str, max_nodes: int) -> Node | None:
     try:
-        return compose(text, most=most)
+        return compose(text, max_nodes=max_nodes)
     except YamlRefusal as exc:
         raise UnreadableDocument(f"it has {exc}", exc.line + 1) from exc
     except yaml.YAMLError as exc:
@@ -332,17 +372,15 @@ def yaml_error(exc: yaml.YAMLError) -> tuple[str, int]:
 def _record_lines(node: Node, path: Path, document: YamlDocument) -> None:
     if isinstance(node, Items):
         for index, item in enumerate(node.nodes):
-            here = (*path, index)
-            document.lines[here] = item.line + 1
-            if len(here) < 3:
-                _record_lines(item, here, document)
+            value_path = (*path, index)
+            document.lines[value_path] = item.line + 1
+            if len(value_path) < 3:
+                _record_lines(item, value_path, document)
     elif isinstance(node, Pairs):
-        pairs = iter(node.nodes)
-        for key in pairs:
-            value = next(pairs)
-            here = (*path, key.text if isinstance(key, Scalar) else str(plain(key)))
-            if here in document.lines:
-                document.twice.append(here)
-            document.lines[here] = key.line + 1
-            if len(here) < 3:
-                _record_lines(value, here, document)
+        for key, value in node.entries():
+            value_path = (*path, _key_text(key))
+            if value_path in document.lines:
+                document.twice.append(value_path)
+            document.lines[value_path] = key.line + 1
+            if len(value_path) < 3:
+                _record_lines(value, value_path, document)

@@ -8,12 +8,13 @@ another agent would load it without asking.
 from __future__ import annotations
 
 import os
+import tomllib
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from satchel._fs import is_really_inside
 from satchel.errors import AccessDenied, Conflict, NotFound, Refused
-from satchel.i18n import join_names, say
+from satchel.i18n import did_you_mean, say, similar_names
 from satchel.library import Library, Location
 from satchel.library.locations import local_folder
 from satchel.library.lockfile import check_id
@@ -37,17 +38,21 @@ class SkillAgent(NamedTuple):
     """Folders below the user's home; links are made in the first."""
     signs: tuple[str, ...] = ()
     """Folders that show that the agent is in use."""
+    aliases: tuple[str, ...] = ()
+    """Other ids, such as those of `npx skills`."""
 
     def places(self, project: str, home: str) -> list[AgentFolder]:
         """Its skill folders, the project's first."""
-        found = [
-            AgentFolder(item, os.path.join(project, item), user=False) for item in self.project
+        folders = [
+            AgentFolder(folder, os.path.join(project, folder), user=False)
+            for folder in self.project
         ]
         if home:
-            found += [
-                AgentFolder(f"~/{item}", below_home(item, home), user=True) for item in self.user
+            folders += [
+                AgentFolder(f"~/{folder}", below_home(folder, home), user=True)
+                for folder in self.user
             ]
-        return found
+        return folders
 
     def is_here(self, project: str, home: str) -> bool:
         """Whether it is in use in this project or by this user."""
@@ -70,13 +75,12 @@ class AgentFolder(NamedTuple):
 @cache
 def all_agents() -> tuple[SkillAgent, ...]:
     """The agents of `agents.toml`, in that order."""
-    import tomllib
-
     with open(os.path.join(os.path.dirname(__file__), "agents.toml"), "rb") as stream:
         table: dict[str, dict[str, Any]] = tomllib.load(stream)
     agents: list[SkillAgent] = []
     for key, row in table.items():
         lists = {field: tuple(row[field]) for field in ("project", "user", "signs")}
+        lists["aliases"] = tuple(row.get("aliases", ()))
         agents.append(SkillAgent(key, row["name"], **lists))
     return tuple(agents)
 
@@ -88,18 +92,11 @@ def agent_named(name: str) -> SkillAgent:
         NotFound: there is none.
     """
     for agent in all_agents():
-        if name == agent.id:
+        if name in (agent.id, *agent.aliases):
             return agent
-    import difflib
-
     ids = [agent.id for agent in all_agents()]
-    near = difflib.get_close_matches(name, ids, 1) or [key for key in ids if name in key]
-    raise NotFound(
-        say("There is no agent `{name}`", name=name),
-        say("Did you mean {names}?", names=f"`{near[0]}`")
-        if near
-        else say("Did you mean {names}?", names=join_names(f"`{key}`" for key in ids)),
-    )
+    similar = similar_names(name, ids) or [key for key in ids if name in key][:1] or ids
+    raise NotFound(say("There is no agent `{name}`", name=name), did_you_mean(similar))
 
 
 def user_home() -> str:
@@ -108,12 +105,12 @@ def user_home() -> str:
     return home if os.path.isabs(home) else ""
 
 
-def below_home(item: str, home: str) -> str:
+def below_home(path: str, home: str) -> str:
     """A path below the user's home, with XDG_CONFIG_HOME for `.config`."""
     config = os.environ.get("XDG_CONFIG_HOME") or ""
-    if item.startswith(".config/") and os.path.isabs(config):
-        return os.path.join(config, item.removeprefix(".config/"))
-    return os.path.join(home, item)
+    if path.startswith(".config/") and os.path.isabs(config):
+        return os.path.join(config, path.removeprefix(".config/"))
+    return os.path.join(home, path)
 
 
 # --- visibility ---------------------------------------------------------------------------
@@ -141,34 +138,46 @@ def visibility_of(
         skill: The skill.
         user: Only the folders of the user (True) or of the project (False); both when None.
     """
-    own = os.path.realpath(skill.base_dir)
-    other = AgentVisibility()
-    for place in agent.places(project, home):
-        if user is not None and place.user is not user:
+    skill_folder = os.path.realpath(skill.base_dir)
+    other_skill = AgentVisibility()
+    for folder in agent.places(project, home):
+        if user is not None and folder.user is not user:
             continue
-        real = os.path.realpath(place.path)
-        if own.startswith(real + os.sep):
-            path = os.path.join(place.path, os.path.relpath(own, real))
-            return AgentVisibility("itself", place.label, path)
+        real_folder = os.path.realpath(folder.path)
+        if skill_folder.startswith(real_folder + os.sep):
+            path = os.path.join(folder.path, os.path.relpath(skill_folder, real_folder))
+            return AgentVisibility("itself", folder.label, path)
         for name in {skill.name, os.path.basename(skill.base_dir)}:
-            path = os.path.join(place.path, name)
-            if os.path.dirname(os.path.normpath(path)) != place.path or not os.path.isdir(path):
+            path = os.path.join(folder.path, name)
+            if os.path.dirname(os.path.normpath(path)) != folder.path or not os.path.isdir(path):
                 continue
-            if os.path.realpath(path) == own:
-                return AgentVisibility("link", place.label, path)
+            if os.path.realpath(path) == skill_folder:
+                return AgentVisibility("link", folder.label, path)
             if name == skill.name and os.path.isfile(os.path.join(path, "SKILL.md")):
-                other = AgentVisibility("other", place.label, path)
-    return other
+                other_skill = AgentVisibility("other", folder.label, path)
+    return other_skill
 
 
-def skills_of(agent: SkillAgent, project: str, home: str) -> dict[str, str]:
-    """The skills in the folders of an agent: name -> folder."""
-    found: dict[str, str] = {}
-    for place in agent.places(project, home):
-        snapshot = Library([Location(place.path, trusted=True)]).snapshot()
-        for skill in (*snapshot.skills, *snapshot.hidden):
-            found.setdefault(skill.name, skill.base_dir)
-    return found
+def skills_of(
+    agent: SkillAgent, project: str, home: str, known: dict[str, dict[str, str]] | None = None
+) -> dict[str, str]:
+    """The skills in the folders of an agent: name -> folder.
+
+    Args:
+        agent: The agent.
+        project: The project's folder.
+        home: The user's home folder; empty when there is none.
+        known: The skills of folders that other agents read too; extended by those of this one.
+    """
+    known = {} if known is None else known
+    skill_folders: dict[str, str] = {}
+    for folder in agent.places(project, home):
+        if folder.path not in known:
+            snapshot = Library([Location(folder.path, trusted=True)]).snapshot()
+            skills = (*snapshot.skills, *snapshot.hidden)
+            known[folder.path] = {skill.name: skill.base_dir for skill in reversed(skills)}
+        skill_folders = known[folder.path] | skill_folders
+    return skill_folders
 
 
 class LinkResult(NamedTuple):
@@ -211,6 +220,11 @@ class Links:
 
     def place(self, agent: SkillAgent) -> str:
         """The folder in which links for an agent are made."""
+        if self.user and not agent.user:
+            raise Refused(
+                say("{agent} has no folder for the skills of all projects", agent=agent.name),
+                say("Link it in a project: leave out `--scope user`"),
+            )
         if self.user:
             return below_home(agent.user[0], self.home)
         return os.path.join(self.project, agent.project[0])
@@ -237,19 +251,19 @@ class Links:
         local_folder(skill)  # raises when there is none
         if self._check is not None:
             self._check(skill)
-        found = visibility_of(agent, self.project, self.home, skill, user=self.user)
-        if found.kind == "itself":
-            return LinkResult(skill.name, agent.id, found.path, "seen")
+        visibility = visibility_of(agent, self.project, self.home, skill, user=self.user)
+        if visibility.kind == "itself":
+            return LinkResult(skill.name, agent.id, visibility.path, "seen")
         target = self.target(skill, agent)
-        leads = self._leads(skill, target)
+        link_target = self._link_target(skill, target)
         if os.path.islink(target):
             if os.path.realpath(target) == os.path.realpath(skill.base_dir):
                 return LinkResult(skill.name, agent.id, target, "kept")
             if not os.path.exists(target):
                 self._write(target, os.unlink, target)
         if os.path.lexists(target):
-            raise self._in_the_way(target)
-        self._write(target, os.symlink, leads, target)
+            raise self._conflict_error(target)
+        self._write(target, os.symlink, link_target, target)
         return LinkResult(skill.name, agent.id, target, "made")
 
     def unlink(self, name: str, agent: SkillAgent, source: str = "") -> LinkResult:
@@ -268,15 +282,15 @@ class Links:
         if not os.path.lexists(target):
             raise NotFound(
                 say("`{name}` is not linked for {agent}", name=name, agent=agent.name),
-                say("Run `{command}`", command="satchel agents"),
+                say("Run `{command}`", command="satchel link --list"),
             )
-        same = source and os.path.realpath(target) == os.path.realpath(source)
-        if not os.path.islink(target) or (os.path.exists(target) and not same):
-            raise self._in_the_way(target)
+        is_same_skill = source and os.path.realpath(target) == os.path.realpath(source)
+        if not os.path.islink(target) or (os.path.exists(target) and not is_same_skill):
+            raise self._conflict_error(target)
         self._write(target, os.unlink, target)
         return LinkResult(name, agent.id, target, "removed")
 
-    def _leads(self, skill: Skill, target: str) -> str:
+    def _link_target(self, skill: Skill, target: str) -> str:
         """The target of the link: relative in a project, so that it works on other machines."""
         if not skill.head.id:
             raise Refused(
@@ -290,26 +304,28 @@ class Links:
                 say("`{name}` lies outside the project", name=skill.name),
                 say("Run `{command}`", command=f"satchel link {skill.reference} --scope user"),
             )
-        place = os.path.realpath(os.path.dirname(target))
-        return os.path.relpath(os.path.realpath(skill.base_dir), place)
+        link_folder = os.path.realpath(os.path.dirname(target))
+        return os.path.relpath(os.path.realpath(skill.base_dir), link_folder)
 
-    def _write(self, target: str, change: Callable[..., None], *words: str) -> None:
-        place = os.path.dirname(target)
-        if not self.user and not is_really_inside(place, self.project):
+    def _write(self, target: str, change: Callable[..., None], *arguments: str) -> None:
+        folder = os.path.dirname(target)
+        if not self.user and not is_really_inside(folder, self.project):
             raise AccessDenied(
-                say("`{path}` leads outside the project", path=place),
+                say("`{path}` leads outside the project", path=folder),
                 say("Replace the link by a copy"),
             )
         try:
-            os.makedirs(place, exist_ok=True)
-            change(*words)
+            os.makedirs(folder, exist_ok=True)
+            change(*arguments)
         except OSError as exc:
             raise Refused(
-                say("`{path}` cannot be written: {reason}", path=place, reason=exc.strerror or exc),
+                say(
+                    "`{path}` cannot be written: {reason}", path=folder, reason=exc.strerror or exc
+                ),
                 say("Check the permissions"),
             ) from exc
 
-    def _in_the_way(self, target: str) -> Conflict:
+    def _conflict_error(self, target: str) -> Conflict:
         base = self.home if self.user else self.project
         path = os.path.relpath(target, base)
         return Conflict(

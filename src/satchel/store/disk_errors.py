@@ -32,8 +32,8 @@ def _hint_of(exc: OSError) -> str:
 
 def path_of_error(exc: OSError, fallback: str = "") -> str:
     """The path of an OSError."""
-    found = exc.filename if exc.filename is not None else fallback
-    return found.decode("utf-8", "replace") if isinstance(found, bytes) else str(found)
+    path = exc.filename if exc.filename is not None else fallback
+    return path.decode("utf-8", "replace") if isinstance(path, bytes) else str(path)
 
 
 def reason_of(exc: OSError) -> str:

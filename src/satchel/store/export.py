@@ -8,7 +8,9 @@ with the same tree digest.
 from __future__ import annotations
 
 import os
+from hashlib import file_digest
 from typing import TYPE_CHECKING, NamedTuple
+from zipfile import ZipFile, ZipInfo
 
 from satchel.errors import InvalidInput
 from satchel.i18n import say
@@ -45,8 +47,6 @@ def write_archive(tree: Tree, target: str, *, prefix: str = "") -> Exported:
         Unsafe: a file has a name that no reader should accept.
         OSError: it cannot be written.
     """
-    from hashlib import file_digest
-
     target = os.path.abspath(target)
     notes = pack_tree(tree, target, prefix=prefix)
     with open(target, "rb") as stream:
@@ -63,13 +63,13 @@ def pack_tree(tree: Tree, target: str, *, prefix: str = "") -> tuple[str, ...]:
     if prefix:
         check_path(prefix)
         prefix += "/"
-    checked = subtree(tree)
+    checked_tree = subtree(tree)
     temporary = f"{target}.{os.getpid()}.{os.urandom(4).hex()}"
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
     descriptor = os.open(temporary, flags | getattr(os, "O_BINARY", 0), 0o644)
     try:
         with os.fdopen(descriptor, "w+b") as stream:
-            _write_zip(stream, checked, prefix)
+            _write_zip(stream, checked_tree, prefix)
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, target)
@@ -77,12 +77,10 @@ def pack_tree(tree: Tree, target: str, *, prefix: str = "") -> tuple[str, ...]:
         if os.path.exists(temporary):
             os.unlink(temporary)
         raise
-    return checked.notes
+    return checked_tree.notes
 
 
 def _write_zip(stream: IO[bytes], tree: Tree, prefix: str) -> None:
-    from zipfile import ZipFile, ZipInfo
-
     with ZipFile(stream, "w") as archive:
         for file in tree.files:
             info = ZipInfo(prefix + file.path)  # stored, on the first day that a zip can hold

@@ -19,18 +19,20 @@ from satchel.store.journal import (
     read_record,
 )
 from satchel.store.staging import remove_tree
-from satchel.store.workdir import places_of
+from satchel.store.workdir import find_owned_paths
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from satchel.library.lockfile import Lock
     from satchel.store.journal import TransactionRecord
     from satchel.store.workdir import Scope
 
 
-_NUMBER_NAME = re.compile(r"[1-9][0-9]{0,8}")
+_ENTRY_NAME = re.compile(r"[1-9][0-9]{0,8}")
 _MAX_OWN_NUMBER = 10**8
+MAX_UNDO_COUNT = 20
+_BASE_ARCHIVE = re.compile(r"[0-9a-f]{64}\.zip")
 
 
 class UndoState(NamedTuple):
@@ -40,13 +42,13 @@ class UndoState(NamedTuple):
     undone: list[int]
 
 
-def numbers(scope: Scope) -> list[int]:
-    """The numbers of all history folders, in order."""
+def list_numbers(scope: Scope) -> list[int]:
+    """Return the numbers of all history folders, in order."""
     try:
         names = os.listdir(scope.part("history"))
     except FileNotFoundError:
         return []
-    return sorted(int(name) for name in names if _NUMBER_NAME.fullmatch(name))
+    return sorted(int(name) for name in names if _ENTRY_NAME.fullmatch(name))
 
 
 def next_number(scope: Scope) -> int:
@@ -54,9 +56,9 @@ def next_number(scope: Scope) -> int:
 
     Numbers from `_MAX_OWN_NUMBER` up do not count: a folder that came with a project may have one.
     """
-    taken = set(numbers(scope))
-    number = max((one for one in taken if one < _MAX_OWN_NUMBER), default=0) + 1
-    while number in taken:
+    used_numbers = set(list_numbers(scope))
+    number = max((number for number in used_numbers if number < _MAX_OWN_NUMBER), default=0) + 1
+    while number in used_numbers:
         number += 1
     return number
 
@@ -78,45 +80,39 @@ def read_history(scope: Scope) -> HistoryState:
     Raises:
         OSError: one cannot be read.
     """
-    past, places = HistoryState([], [], []), places_of(scope)
-    for number in numbers(scope):
+    state, signing_paths = HistoryState([], [], []), find_owned_paths(scope)
+    for number in list_numbers(scope):
         path = scope.part("history", str(number), ENTRY_FILE)
-        plain = is_free_of_links(scope, path)
+        has_no_links = is_free_of_links(scope, path)
         try:
-            record = read_record(path, scope, places) if plain else None
+            record = read_record(path, scope, signing_paths) if has_no_links else None
         except ForeignRecord:
-            past.foreign.append(number)
+            state.foreign.append(number)
         except ValueError:
-            past.damaged.append(number)
+            state.damaged.append(number)
         else:
             if record is not None and record.number == number:
-                past.records.append(record)
-            elif record is not None or not plain:
-                past.damaged.append(number)
-    return past
+                state.records.append(record)
+            elif record is not None or not has_no_links:
+                state.damaged.append(number)
+    return state
 
 
-def replay(past: Sequence[TransactionRecord]) -> UndoState:
-    """What can be undone and redone after these transactions."""
-    done: list[int] = []
-    undone: list[int] = []
-    for record in past:
+def replay(records: Sequence[TransactionRecord]) -> UndoState:
+    """Return what can be undone and redone after these transactions."""
+    undoable: list[int] = []
+    redoable: list[int] = []
+    for record in records:
         if record.kind == "undo":
-            done = [number for number in done if number != record.of]
-            undone.append(record.number)
+            undoable = [earlier for earlier in undoable if earlier != record.of]
+            redoable.append(record.number)
         elif record.kind == "redo":
-            undone = [number for number in undone if number != record.of]
-            done.append(record.number)
+            redoable = [earlier for earlier in redoable if earlier != record.of]
+            undoable.append(record.number)
         else:
-            done.append(record.number)
-            undone.clear()
-    return UndoState(done, undone)
-
-
-MAX_UNDO_COUNT = 20
-
-
-_BASE_NAME = re.compile(r"[0-9a-f]{64}\.zip")
+            undoable.append(record.number)
+            redoable.clear()
+    return UndoState(undoable, redoable)
 
 
 def prune(scope: Scope, lock: Lock) -> None:
@@ -125,46 +121,51 @@ def prune(scope: Scope, lock: Lock) -> None:
     Called after the transaction is archived. An entry is renamed before it is deleted, so that a
     crash never leaves a partial one. Damaged entries stay, for inspection.
     """
-    taken = numbers(scope)
-    if len(taken) > MAX_UNDO_COUNT:
-        past = read_history(scope).records
-        state = replay(past)
-        last = slice(-MAX_UNDO_COUNT, None)
-        keep = {*taken[last], *state.done[last], *state.undone[last]}
-        for record in past:
-            if record.number not in keep:
-                _discard(scope, scope.part("history", str(record.number)))
+    entry_numbers = list_numbers(scope)
+    if len(entry_numbers) > MAX_UNDO_COUNT:
+        records = read_history(scope).records
+        state = replay(records)
+        newest = slice(-MAX_UNDO_COUNT, None)
+        retained = {*entry_numbers[newest], *state.done[newest], *state.undone[newest]}
+        for record in records:
+            if record.number not in retained:
+                _delete_entry(scope, scope.part("history", str(record.number)))
     _prune_bases(scope, lock)
 
 
 def _prune_bases(scope: Scope, lock: Lock) -> None:
-    wanted = {digest for entry in lock.values() for digest in (entry.tree, entry.upstream)}
+    locked_digests = {digest for entry in lock.values() for digest in (entry.tree, entry.upstream)}
     candidates = [
         name
         for name in os.listdir(scope.part("base"))
-        if _BASE_NAME.fullmatch(name) and f"sha256:{name.removesuffix('.zip')}" not in wanted
+        if _BASE_ARCHIVE.fullmatch(name)
+        and f"sha256:{name.removesuffix('.zip')}" not in locked_digests
     ]
     if not candidates:
         return
-    texts: list[bytes] = []
-    for number in numbers(scope):
-        path = scope.part("history", str(number), ENTRY_FILE)
-        try:
-            texts.append(read_plain(path, MAX_RECORD_BYTES))
-        except FileNotFoundError:
-            continue
-        except OSError as exc:
-            if not is_wrong_kind(exc):
-                raise
+    record_contents = list(_read_record_contents(scope))
     for name in candidates:
-        mark = os.fsencode(name.removesuffix(".zip"))
-        if not any(mark in text for text in texts):
+        digest = os.fsencode(name.removesuffix(".zip"))
+        if not any(digest in content for content in record_contents):
             path = scope.part("base", name)
             if os.path.islink(path) or not os.path.isdir(path):
                 os.unlink(path)
 
 
-def _discard(scope: Scope, path: str) -> None:
-    away = scope.part("trash", f"{os.path.basename(path)}-{os.urandom(6).hex()}")
-    os.rename(path, away)
-    remove_tree(away)
+def _read_record_contents(scope: Scope) -> Iterator[bytes]:
+    """The content of all records of the history that can be read."""
+    for number in list_numbers(scope):
+        path = scope.part("history", str(number), ENTRY_FILE)
+        try:
+            yield read_plain(path, MAX_RECORD_BYTES)
+        except FileNotFoundError:
+            continue
+        except OSError as exc:
+            if not is_wrong_kind(exc):
+                raise
+
+
+def _delete_entry(scope: Scope, path: str) -> None:
+    trash_path = scope.part("trash", f"{os.path.basename(path)}-{os.urandom(6).hex()}")
+    os.rename(path, trash_path)
+    remove_tree(trash_path)

@@ -8,6 +8,7 @@ renames the file into the history, so that one step both ends and records it. Th
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
@@ -103,9 +104,9 @@ def refuse_repository(path: str) -> None:
         Refused: there is a version control folder at any depth.
         OSError: the folder cannot be read.
     """
-    todo = [path] if os.path.isdir(path) and not os.path.islink(path) else []
-    while todo:
-        with os.scandir(todo.pop()) as entries:
+    pending_folders = [path] if os.path.isdir(path) and not os.path.islink(path) else []
+    while pending_folders:
+        with os.scandir(pending_folders.pop()) as entries:
             for entry in entries:
                 if not entry.is_dir(follow_symlinks=False):
                     continue
@@ -115,7 +116,7 @@ def refuse_repository(path: str) -> None:
                             path=entry.path),
                         say("Move it elsewhere"),
                     )  # fmt: skip
-                todo.append(entry.path)
+                pending_folders.append(entry.path)
 
 
 def render_record(record: TransactionRecord, scope: Scope | None = None) -> bytes:
@@ -124,8 +125,6 @@ def render_record(record: TransactionRecord, scope: Scope | None = None) -> byte
     Raises:
         OSError: the key cannot be read.
     """
-    import json
-
     table: dict[str, Any] = {"version": JOURNAL_VERSION, **record._asdict()}
     table["changes"] = [change._asdict() for change in record.changes]
     if scope is not None and scope.marks:
@@ -137,29 +136,27 @@ def render_record(record: TransactionRecord, scope: Scope | None = None) -> byte
 
 
 def parse_record(
-    data: bytes, scope: Scope | None = None, places: Sequence[str] = ()
+    data: bytes, scope: Scope | None = None, signing_paths: Sequence[str] = ()
 ) -> TransactionRecord:
     """Parse a record. The file may have come with a project, so every value is checked.
 
     Args:
         data: The bytes of the file.
         scope: The scope; without it, or without its key, the signature is not checked.
-        places: Where the record may have been signed; only here when empty.
+        signing_paths: Work folders where it may have been signed; only here when empty.
 
     Raises:
         ForeignRecord: it is not signed with this user's key.
         ValueError: it is damaged, or names a path outside the work folder.
         OSError: the key cannot be read.
     """
-    import json
-
     try:
         table = cast("dict[str, Any]", json.loads(data))
         if (
             scope is not None
             and scope.marks
             and not verify_record(
-                table, scope.marks, places or (os.path.realpath(scope.work),), RECORD_KIND
+                table, scope.marks, signing_paths or (os.path.realpath(scope.work),), RECORD_KIND
             )
         ):
             raise ForeignRecord(say("it is damaged, or was not written here"))
@@ -170,36 +167,36 @@ def parse_record(
             for row in table["changes"]
         )
         record = TransactionRecord(
-            int(table["number"]),
-            str(table["op"]),
-            str(table["summary"]),
-            str(table["time"]),
-            changes,
-            tuple(map(str, table["locked"])),
-            str(table["lock_before"]),
-            str(table["lock_after"]),
-            table["kind"],
-            int(table["of"]),
+            number=int(table["number"]),
+            op=str(table["op"]),
+            summary=str(table["summary"]),
+            time=str(table["time"]),
+            changes=changes,
+            locked=tuple(map(str, table["locked"])),
+            lock_before=str(table["lock_before"]),
+            lock_after=str(table["lock_after"]),
+            kind=table["kind"],
+            of=int(table["of"]),
         )
         if record.kind not in ("do", "undo", "redo") or record.number < 1:
             raise ValueError("it has a kind or a number that does not exist")
-        _check(record.changes)
+        _check_changes(record.changes)
     except (KeyError, TypeError, AttributeError, RecursionError, SatchelError) as exc:
         raise ValueError(str(exc) or type(exc).__name__) from exc
     return record
 
 
-def _check(changes: Iterable[SkillChange]) -> None:
+def _check_changes(changes: Iterable[SkillChange]) -> None:
     """Check that every path is one that Satchel makes, and that each skill occurs once."""
-    seen: set[str] = set()
+    skill_ids: set[str] = set()
     for change in changes:
         check_id(change.id)
-        found = _STAGED_PATH.fullmatch(change.staged)
-        if change.id in seen or bool(change.staged) != bool(change.after):
+        staged_path = _STAGED_PATH.fullmatch(change.staged)
+        if change.id in skill_ids or bool(change.staged) != bool(change.after):
             raise ValueError(f"it says two things about `{change.id}`")
-        if change.staged and (found is None or found.group(1) != change.id):
+        if change.staged and (staged_path is None or staged_path.group(1) != change.id):
             raise ValueError(f"`{change.staged}` is no place for a staged skill")
-        seen.add(change.id)
+        skill_ids.add(change.id)
 
 
 def relative_to_work(scope: Scope, changes: Iterable[SkillChange]) -> list[SkillChange]:
@@ -208,12 +205,12 @@ def relative_to_work(scope: Scope, changes: Iterable[SkillChange]) -> list[Skill
     Raises:
         ValueError: a staged folder is elsewhere, or a skill occurs twice.
     """
-    moves: list[SkillChange] = []
+    relative_changes: list[SkillChange] = []
     for change in changes:
         staged = change.staged and os.path.relpath(change.staged, scope.work).replace(os.sep, "/")
-        moves.append(change._replace(staged=staged))
-    _check(moves)
-    return moves
+        relative_changes.append(change._replace(staged=staged))
+    _check_changes(relative_changes)
+    return relative_changes
 
 
 def is_free_of_links(scope: Scope, path: str) -> bool:
@@ -226,7 +223,7 @@ def is_free_of_links(scope: Scope, path: str) -> bool:
 
 
 def read_record(
-    path: str, scope: Scope | None = None, places: Sequence[str] = ()
+    path: str, scope: Scope | None = None, signing_paths: Sequence[str] = ()
 ) -> TransactionRecord | None:
     """Read a journal or a history entry; None when there is none. For arguments see `parse_record`.
 
@@ -243,7 +240,7 @@ def read_record(
         if is_wrong_kind(exc):
             raise ValueError(exc.strerror or str(exc)) from exc
         raise
-    return parse_record(data, scope, places)
+    return parse_record(data, scope, signing_paths)
 
 
 def read_journal(scope: Scope) -> TransactionRecord | None:
@@ -258,8 +255,9 @@ def read_journal(scope: Scope) -> TransactionRecord | None:
     """
     record = read_record(scope.part(JOURNAL_FILE), scope)
     if record is not None:
-        places = [record.old(scope, "x"), *(scope.part(c.staged) for c in record.changes)]
-        if not all(is_free_of_links(scope, place) for place in places):
+        paths = [record.old(scope, "x")]
+        paths += [scope.part(change.staged) for change in record.changes]
+        if not all(is_free_of_links(scope, path) for path in paths):
             raise ValueError("a folder in it is a link")
     return record
 

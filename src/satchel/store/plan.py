@@ -7,15 +7,12 @@ use the same plan.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from satchel.i18n import say
-from satchel.skill.file_tree import read_whole
-from satchel.store.trees import PathState, digest_tree
+from satchel.store.trees import PathState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from contextlib import ExitStack
 
     from satchel.errors import SatchelError
@@ -32,8 +29,11 @@ class Difference(NamedTuple):
     """The differences between two versions of a skill."""
 
     added: tuple[str, ...] = ()
+    """Paths of new files."""
     removed: tuple[str, ...] = ()
+    """Paths of files that go."""
     changed: tuple[str, ...] = ()
+    """Paths of files with another content."""
     fields: tuple[tuple[str, str, str], ...] = ()
     """Of the frontmatter: key, before, after."""
     programs: tuple[str, ...] = ()
@@ -65,9 +65,13 @@ class ChangeStep(NamedTuple):
     """The planned change of one skill."""
 
     kind: Kind
+    """What happens to the skill."""
     id: str
+    """The id of the skill, which is the name of its folder."""
     name: str = ""
+    """The name in its frontmatter."""
     description: str = ""
+    """The description in its frontmatter."""
     before: LockEntry | None = None
     """The present lockfile entry."""
     after: LockEntry | None = None
@@ -79,8 +83,11 @@ class ChangeStep(NamedTuple):
     staged: str = ""
     """The folder with the new content."""
     difference: Difference = Difference()
+    """What differs from the present content."""
     report: ScanReport | None = None
+    """The result of the scan of the new content; None when it was not scanned."""
     notes: tuple[str, ...] = ()
+    """Remarks for the user."""
     error: SatchelError | None = None
     """The reason of a refused step."""
     bases: tuple[str, ...] = ()
@@ -89,6 +96,8 @@ class ChangeStep(NamedTuple):
     """The other side of `difference`, where that is not the installed content."""
     waived: bool = False
     """The content is not new, so the scan does not stop it."""
+    keeps_edits: bool = False
+    """The new content has the user's edits, or the side of each conflict that the user chose."""
 
     @property
     def was(self) -> str:
@@ -117,16 +126,31 @@ class ChangeStep(NamedTuple):
 
 
 class ChangePlan:
-    """A change that `Store.apply` can apply. Closing it, or leaving its context, discards it."""
+    """A change that `Store.apply` can apply. Closing it, or leaving its context, discards it.
+
+    Example:
+        from satchel import Satchel
+
+        store = Satchel.for_project(".").store()
+        with store.plan_import("skills/code-review", skill_id="review") as plan:
+            assert [(step.kind, step.id) for step in plan.changes] == [("add", "review")]
+            if not plan.blocked:
+                store.apply(plan)
+    """
 
     def __init__(
-        self, op: str, scope: Scope, steps: list[ChangeStep], stage: StagingFolder, held: ExitStack
+        self,
+        op: str,
+        scope: Scope,
+        steps: list[ChangeStep],
+        stage: StagingFolder,
+        resources: ExitStack,
     ) -> None:
         self.op = op
         self.scope = scope
         self.steps = tuple(steps)
         self.stage = stage
-        self._held = held
+        self._resources = resources
 
     def __enter__(self) -> Self:
         return self
@@ -136,10 +160,14 @@ class ChangePlan:
 
     def close(self) -> None:
         """Delete what was staged and not applied."""
-        self._held.close()
+        self._resources.close()
 
     def of_kind(self, *kinds: Kind) -> list[ChangeStep]:
-        """The steps of the given kinds."""
+        """The steps of the given kinds.
+
+        Args:
+            kinds: The kinds to return.
+        """
         return [step for step in self.steps if step.kind in kinds]
 
     @property
@@ -161,8 +189,8 @@ class ChangePlan:
         }
 
 
-def verdict_words(verdict: str) -> str:
-    """A verdict in the reader's language."""
+def verdict_label(verdict: str) -> str:
+    """Return a verdict in the reader's language."""
     return {
         "blocked": say("blocked"),
         "review": say("review"),
@@ -171,58 +199,13 @@ def verdict_words(verdict: str) -> str:
     }[verdict]
 
 
-def power_words(word: str) -> str:
-    """A permission in the reader's language."""
-    kind, _, name = word.partition(": ")
+def permission_label(permission: str) -> str:
+    """Return an entry of `Difference.powers` in the reader's language."""
+    kind, _, name = permission.partition(": ")
     if kind == "secret":
         return say("get the secret `{name}`", name=name)
     return {
         "network": say("use the network"),
         "files: read": say("read the project's files"),
         "files: write": say("read and change the project's files"),
-    }.get(word, word)
-
-
-_MAX_DIFF_BYTES = 1 << 20
-
-
-def patch_of(before: Tree | None, after: Tree | None, name: str) -> str:
-    """A unified diff of two versions."""
-    old, new = (digest_tree(tree).files if tree is not None else {} for tree in (before, after))
-    pieces: list[str] = []
-    for path in sorted({*old, *new}, key=os.fsencode):
-        if old.get(path) != new.get(path):
-            texts = [
-                read_whole(tree, path) if tree is not None and path in marks else None
-                for tree, marks in ((before, old), (after, new))
-            ]
-            pieces += _file(f"{name}/{path}", *texts)
-    return "".join(pieces)
-
-
-def patch_one(before: Tree | None, after: Tree | None, path: str) -> str:
-    """A unified diff of one file; empty when neither version has it."""
-    texts = [
-        read_whole(tree, path)
-        if tree is not None and any(file.path == path for file in tree.files)
-        else None
-        for tree in (before, after)
-    ]
-    return "" if texts == [None, None] else "".join(_file(path, *texts))
-
-
-def _file(path: str, old: bytes | None, new: bytes | None) -> Iterator[str]:
-    from difflib import unified_diff
-
-    first = "/dev/null" if old is None else f"a/{path}"
-    second = "/dev/null" if new is None else f"b/{path}"
-    before, after = old or b"", new or b""
-    if before == after:
-        yield f"--- {first}\n+++ {second}\n# only the permission to execute changes\n"
-        return
-    if b"\0" in before + after or len(before) + len(after) > _MAX_DIFF_BYTES:
-        yield f"--- {first}\n+++ {second}\n# binary: {len(before)} -> {len(after)} bytes\n"
-        return
-    lines = [text.decode("utf-8", "replace").splitlines(keepends=True) for text in (before, after)]
-    for line in unified_diff(lines[0], lines[1], first, second):
-        yield line if line.endswith("\n") else line + "\n\\ No newline at end of file\n"
+    }.get(permission, permission)

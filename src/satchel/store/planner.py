@@ -7,48 +7,47 @@ once here; its digest travels with it (`trees.py`).
 
 from __future__ import annotations
 
+import json
 import os
-import re
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from satchel.errors import InvalidInput, NotFound, Refused, SatchelError, SkillBroken
+from satchel.errors import NotFound, Refused, SatchelError, SkillBroken
 from satchel.i18n import join_names, say
-from satchel.library.fingerprint import VerdictCache
-from satchel.library.integrity import generated
+from satchel.library.generated_files import find_generated_files
 from satchel.library.lockfile import LockedVerdict, LockEntry
+from satchel.library.verdict_cache import VerdictCache
 from satchel.skill.document import MANIFEST
-from satchel.skill.file_tree import (
-    FolderTree,
-    TreeDigest,
-    digest_of,
-    hash_tree,
-    main_file,
-    read_whole,
-    skill_md_name,
-)
-from satchel.skill.metadata import MAX_NAME_CHARS, NAME, as_words, id_of, slug
+from satchel.skill.file_tree import FolderTree, hash_tree, main_file, read_whole
+from satchel.skill.metadata import as_words
 from satchel.skill.reader import load_document, parse_document
 from satchel.store.disk_errors import disk_errors_as_refusal
 from satchel.store.export import pack_tree
 from satchel.store.install_state import changed_files
 from satchel.store.journal import refuse_repository
 from satchel.store.plan import ChangeStep, Difference
-from satchel.store.sources import find_skills, subtree
-from satchel.store.trees import ComposedTree, HashedTree, PathState, read_content, state_at
+from satchel.store.skill_names import SelectedSkill, rename_tree
+from satchel.store.skill_selection import select_skills
+from satchel.store.sources import subtree
+from satchel.store.trees import HashedTree, PathState, state_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable
 
     from satchel.library.lockfile import Lock, LockedSource
     from satchel.security import ScanReport
     from satchel.skill.document import SkillDocument
     from satchel.skill.file_tree import Tree
-    from satchel.store.sources import Bundle, FoundSkill
+    from satchel.store.plan import Kind
+    from satchel.store.sources import Bundle
     from satchel.store.sources.base import HubFinder
     from satchel.store.staging import StagingFolder
     from satchel.store.workdir import Scope
 
+__all__ = ["InstalledSkill", "SelectedSkill", "StagedSkill", "StepBuilder", "select_skills"]
+# `SelectedSkill` and `select_skills` are here for programs that import them from this module.
+
 _LICENCE_FILES = ("LICENSE", "LICENCE", "COPYING", "LICENSE.TXT", "LICENSE.MD", "LICENCE.TXT")
+_MAX_LICENCE_FILE_BYTES = (1 << 18) - 1
 _MAX_VALUE_CHARS = 200
 
 
@@ -58,6 +57,15 @@ class InstalledSkill(NamedTuple):
     state: PathState = PathState("")
     tree: HashedTree | None = None
     """Its files without generated ones, such as caches; None when there is no folder."""
+
+
+class StagedSkill(NamedTuple):
+    """A skill in the staging folder."""
+
+    folder: str
+    tree: HashedTree
+    document: SkillDocument
+    report: ScanReport
 
 
 class StepBuilder:
@@ -78,112 +86,96 @@ class StepBuilder:
         self.hubs = hubs
         self._installed: dict[str, InstalledSkill] = {}
 
-    def from_source(
-        self, pick: SelectedSkill, bundle: Bundle, *, signer: Callable[[Tree], str] | None
-    ) -> ChangeStep:
+    def from_source(self, selected: SelectedSkill, bundle: Bundle) -> ChangeStep:
         """A step that installs one skill of a source."""
         try:
             with disk_errors_as_refusal(self.scope.work):
-                source = subtree(bundle.tree, pick.path)
-                tree: Tree = source
-                upstream = HashedTree(source) if pick.renames else None
+                source_tree = subtree(bundle.tree, selected.path)
+                tree: Tree = source_tree
+                upstream = HashedTree(source_tree) if selected.renames else None
                 if upstream is not None:
-                    if signer is not None:  # its signature is of the files before the change
-                        signer(upstream)
-                        signer = None
-                    tree = with_name(upstream, pick.id, pick.id)
+                    tree = rename_tree(upstream, selected.id, selected.id)
         except SatchelError as exc:
-            return self.refused(pick.id, exc)._replace(notes=pick.notes)
-        notes = (*pick.notes, *bundle.notes, *source.notes)
-        place = bundle.place_of(pick.path)
-        step = self.from_tree(pick.id, tree, place, upstream=upstream, signer=signer)
+            return self.refused_step(selected.id, exc)._replace(notes=selected.notes)
+        notes = (*selected.notes, *bundle.notes, *source_tree.notes)
+        source = bundle.place_of(selected.path)
+        step = self.from_tree(selected.id, tree, source, upstream=upstream)
         return step._replace(notes=(*notes, *step.notes))
 
     def from_tree(
         self,
         skill_id: str,
         tree: Tree,
-        place: LockedSource,
+        source: LockedSource,
         *,
         upstream: HashedTree | None = None,
-        signer: Callable[[Tree], str] | None = None,
-        against: HashedTree | None = None,
-        like: str = "",
+        compared_tree: HashedTree | None = None,
+        derived_from: str = "",
     ) -> ChangeStep:
         """A step that installs a tree.
 
         Args:
             skill_id: The folder's name.
             tree: The files to install.
-            place: The source that is recorded in the lockfile.
+            source: The source that is recorded in the lockfile.
             upstream: The source's version, when `tree` contains the user's edits too.
-            signer: Returns the identity that signed a tree, or an empty string.
-            against: The version to compare with, in place of the installed one.
-            like: Id of the skill that this derives from; its mode bits are not widened.
+            compared_tree: The version to compare with, in place of the installed one.
+            derived_from: Id of the skill that this derives from; its mode bits are not widened.
         """
-        target = self.scope.target(skill_id)
         try:
             with disk_errors_as_refusal(self.scope.work):
-                refuse_repository(target)
-                written = self.stage.write_tree(skill_id, tree, self.scope.target(like or skill_id))
-                folder = self.stage.folder(skill_id)
-                staged = HashedTree(FolderTree(folder), written)
-                document = _read_document(folder, skill_id)
-                report = self.scans.scan(staged.digest, staged)
-                pristine = upstream or staged
-                bases = [self._archive_base(one) for one in dict.fromkeys((staged, pristine))]
-                identity = signer(staged) if signer is not None else ""
+                refuse_repository(self.scope.target(skill_id))
+                staged = self._stage(skill_id, tree, derived_from or skill_id)
+                pristine = upstream or staged.tree
+                archived_trees = dict.fromkeys((staged.tree, pristine))
+                bases = tuple(self.archive_base(archived) for archived in archived_trees)
                 installed = self.installed(skill_id)
-                old = against or installed.tree
-                difference = Difference(powers=_powers(staged))
-                if old is not None:
-                    was = self.scans.scan(old.digest, old)
-                    difference = _difference(old, staged, document, was, report)
-                requests = as_words(document.fields.get("allowed-tools"))
-                difference = difference._replace(requests=requests)
+                difference = self._compare(compared_tree or installed.tree, staged)
         except SatchelError as exc:
-            return self.refused(skill_id, exc)
-        head = document.head
-        name = head.name if head is not None else skill_id
-        before = self.lock.get(skill_id)
-        after = LockEntry(
-            skill_id,
-            name,
-            place,
-            _licence(document, staged),
-            written.digest,
-            written.files,
-            _verdict(report),
-            pristine.digest if pristine.digest != written.digest else "",
-            identity,
-        )
-        kind = "add" if installed.tree is None else "replace"
-        if (
-            installed.tree is not None
-            and installed.tree.digest == written.digest
-            and _same_origin(before, after)
-        ):
-            kind = "same"
+            return self.refused_step(skill_id, exc)
+        header = staged.document.head
+        old_entry = self.lock.get(skill_id)
+        new_entry = _lock_entry(skill_id, staged, source=source, upstream=pristine.digest)
         return ChangeStep(
-            kind,
-            skill_id,
-            name,
-            head.description if head is not None else "",
-            before,
-            after,
-            installed.state,
-            written,
-            folder,
-            difference,
-            report,
-            bases=tuple(bases),
-            old=against,
+            kind=_step_kind(installed, staged, old_entry, new_entry),
+            id=skill_id,
+            name=new_entry.name,
+            description=header.description if header is not None else "",
+            before=old_entry,
+            after=new_entry,
+            installed=installed.state,
+            tree_digest=staged.tree.fingerprint,
+            staged=staged.folder,
+            difference=difference,
+            report=staged.report,
+            bases=bases,
+            old=compared_tree,
         )
 
-    def refused(self, skill_id: str, error: SatchelError) -> ChangeStep:
+    def _stage(self, skill_id: str, tree: Tree, mode_source_id: str) -> StagedSkill:
+        """Write a tree to the staging folder, read its document and scan it."""
+        mode_source = self.scope.target(mode_source_id)
+        fingerprint = self.stage.write_tree(skill_id, tree, mode_source)
+        folder = self.stage.folder(skill_id)
+        staged_tree = HashedTree(FolderTree(folder), fingerprint)
+        document = _read_document(folder, skill_id)
+        report = self.scans.scan(staged_tree.digest, staged_tree)
+        return StagedSkill(folder, staged_tree, document, report)
+
+    def _compare(self, old_tree: HashedTree | None, staged: StagedSkill) -> Difference:
+        """Compare a staged skill with an older version; None when there is none."""
+        if old_tree is None:
+            difference = Difference(powers=_requested_permissions(staged.tree))
+        else:
+            old_report = self.scans.scan(old_tree.digest, old_tree)
+            difference = _difference(old_tree, old_report, staged)
+        return difference._replace(requests=as_words(staged.document.fields.get("allowed-tools")))
+
+    def refused_step(self, skill_id: str, error: SatchelError) -> ChangeStep:
         """A step for a skill that cannot be installed."""
-        before = self.lock.get(skill_id)
-        return ChangeStep("refused", skill_id, skill_id, before=before, error=error)
+        entry = self.lock.get(skill_id)
+        notes = tuple(getattr(error, "__notes__", ()))
+        return ChangeStep("refused", skill_id, skill_id, before=entry, error=error, notes=notes)
 
     def installed(self, skill_id: str) -> InstalledSkill:
         """The present content of a skill's folder, hashed at the first call.
@@ -207,16 +199,10 @@ class StepBuilder:
                 say("Move it elsewhere"),
             )
         tree = FolderTree(folder)  # raises the reason where there is no digest
-        found = state.fingerprint or hash_tree(tree)
-        locked = self.lock[skill_id].files if skill_id in self.lock else {}
-        clean = {
-            path: mark
-            for path, mark in found.files.items()
-            if path in locked or not generated(path, folder)
-        }
-        if len(clean) < len(found.files):
-            found = TreeDigest(digest_of(clean), clean)
-        return InstalledSkill(state, HashedTree(tree, found))
+        tree_digest = state.fingerprint or hash_tree(tree)
+        locked_files = self.lock[skill_id].files if skill_id in self.lock else {}
+        generated = find_generated_files(tree_digest.files, locked_files, folder)
+        return InstalledSkill(state, HashedTree(tree, tree_digest.without(generated)))
 
     def installed_tree(self, skill_id: str) -> HashedTree:
         """The files of an installed skill without generated ones.
@@ -233,7 +219,7 @@ class StepBuilder:
             )
         return tree
 
-    def _archive_base(self, tree: HashedTree) -> str:
+    def archive_base(self, tree: HashedTree) -> str:
         """Store pristine content for comparisons and restores; returns its digest."""
         name = tree.digest.removeprefix("sha256:")
         target = os.path.join(self.stage.path, f"{name}.zip")
@@ -242,30 +228,67 @@ class StepBuilder:
         return name
 
 
-def _difference(
-    old: HashedTree, new: HashedTree, document: SkillDocument, before: ScanReport, after: ScanReport
-) -> Difference:
-    added, removed, changed = changed_files(old.fingerprint, new.fingerprint)
-    was, now = before.inventory, after.inventory
-    touched = {*added, *changed}
-    return Difference(
-        tuple(added),
-        tuple(removed),
-        tuple(changed),
-        _fields(old, document),
-        tuple(path for path in now.programs if path in touched),
-        tuple(host for host in now.hosts if host not in was.hosts),
-        tuple(secret for secret in now.secrets if secret not in was.secrets),
-        powers=tuple(power for power in _powers(new) if power not in _powers(old)),
+def _lock_entry(
+    skill_id: str, staged: StagedSkill, *, source: LockedSource, upstream: str
+) -> LockEntry:
+    """The lockfile entry of a staged skill; `upstream` is the digest of the source's version."""
+    header = staged.document.head
+    fingerprint = staged.tree.fingerprint
+    return LockEntry(
+        id=skill_id,
+        name=header.name if header is not None else skill_id,
+        place=source,
+        licence=_licence(staged.document, staged.tree),
+        tree=fingerprint.digest,
+        files=fingerprint.files,
+        scan=_locked_verdict(staged.report),
+        upstream=upstream if upstream != fingerprint.digest else "",
     )
 
 
-def _same_origin(before: LockEntry | None, after: LockEntry) -> bool:
+def _step_kind(
+    installed: InstalledSkill,
+    staged: StagedSkill,
+    old_entry: LockEntry | None,
+    new_entry: LockEntry,
+) -> Kind:
+    if installed.tree is None:
+        return "add"
+    has_same_files = installed.tree.digest == staged.tree.digest
+    return "same" if has_same_files and _is_same_entry(old_entry, new_entry) else "replace"
+
+
+def _is_same_entry(old_entry: LockEntry | None, new_entry: LockEntry) -> bool:
     """Whether the lockfile entry stays the same, apart from scan, signer and a hub's count."""
-    if before is None:
+    if old_entry is None:
         return False
-    place = before.place._replace(seen=after.place.seen)
-    return before._replace(scan=after.scan, signer=after.signer, place=place) == after
+    source = old_entry.place._replace(seen=new_entry.place.seen)
+    return (
+        old_entry._replace(scan=new_entry.scan, signer=new_entry.signer, place=source) == new_entry
+    )
+
+
+def _difference(old_tree: HashedTree, old_report: ScanReport, staged: StagedSkill) -> Difference:
+    added, removed, changed = changed_files(old_tree.fingerprint, staged.tree.fingerprint)
+    old_inventory, new_inventory = old_report.inventory, staged.report.inventory
+    touched_paths = {*added, *changed}
+    old_permissions = _requested_permissions(old_tree)
+    return Difference(
+        added=tuple(added),
+        removed=tuple(removed),
+        changed=tuple(changed),
+        fields=_changed_fields(old_tree, staged.document),
+        programs=tuple(path for path in new_inventory.programs if path in touched_paths),
+        hosts=tuple(host for host in new_inventory.hosts if host not in old_inventory.hosts),
+        secrets=tuple(
+            secret for secret in new_inventory.secrets if secret not in old_inventory.secrets
+        ),
+        powers=tuple(
+            permission
+            for permission in _requested_permissions(staged.tree)
+            if permission not in old_permissions
+        ),
+    )
 
 
 def _read_document(folder: str, skill_id: str) -> SkillDocument:
@@ -283,7 +306,7 @@ def _read_document(folder: str, skill_id: str) -> SkillDocument:
         )
     document = load_document(folder, file, skill_id)
     if document.head is not None and file == MANIFEST:
-        document = _with_program(document, folder, skill_id)
+        document = _check_program(document, folder, skill_id)
     if document.head is None:
         errors = (problem for problem in document.problems if problem.severity == "error")
         worst = next(errors, next(iter(document.problems), None))
@@ -298,7 +321,7 @@ def _read_document(folder: str, skill_id: str) -> SkillDocument:
     return document
 
 
-def _with_program(document: SkillDocument, folder: str, skill_id: str) -> SkillDocument:
+def _check_program(document: SkillDocument, folder: str, skill_id: str) -> SkillDocument:
     """The document; without its head when the manifest or its entry file is not valid."""
     from satchel.skill.manifest_parser import check_entry, read_manifest
 
@@ -309,7 +332,7 @@ def _with_program(document: SkillDocument, folder: str, skill_id: str) -> SkillD
     return document._replace(head=None, problems=reading.problems)
 
 
-def _powers(tree: Tree) -> tuple[str, ...]:
+def _requested_permissions(tree: Tree) -> tuple[str, ...]:
     """The permissions that the program of a tool skill asks for."""
     if not any(file.path == MANIFEST for file in tree.files):
         return ()
@@ -318,27 +341,28 @@ def _powers(tree: Tree) -> tuple[str, ...]:
     return requested_permissions(read_whole(tree, MANIFEST))
 
 
-def _fields(old: Tree, document: SkillDocument) -> tuple[tuple[str, str, str], ...]:
+def _changed_fields(old_tree: Tree, document: SkillDocument) -> tuple[tuple[str, str, str], ...]:
     """The changes of the frontmatter: key, before, after."""
-    file = main_file(file.path for file in old.files)
-    before = parse_document(read_whole(old, file), "", file, (0, 0, 0)).fields if file else {}
-    after = document.fields
+    file = main_file(file.path for file in old_tree.files)
+    old_fields = (
+        parse_document(read_whole(old_tree, file), "", file, (0, 0, 0)).fields if file else {}
+    )
+    new_fields = document.fields
+    removed_keys = (key for key in old_fields if key not in new_fields)
     return tuple(
-        (key, _one_line(before.get(key, "")), _one_line(after.get(key, "")))
-        for key in (*after, *(key for key in before if key not in after))
-        if before.get(key) != after.get(key)
+        (key, _short_value(old_fields.get(key, "")), _short_value(new_fields.get(key, "")))
+        for key in (*new_fields, *removed_keys)
+        if old_fields.get(key) != new_fields.get(key)
     )
 
 
-def _one_line(value: Any) -> str:
+def _short_value(value: Any) -> str:
     """A frontmatter value as one short line."""
     if isinstance(value, list | tuple):
-        value = join_names(str(item) for item in cast("list[Any]", value))
+        value = join_names(str(element) for element in cast("list[Any]", value))
     elif isinstance(value, bool):
         value = "true" if value else "false"
     elif isinstance(value, dict):
-        import json
-
         value = json.dumps(value, ensure_ascii=False, default=str)
     text = " ".join(str(value).split())
     return text if len(text) <= _MAX_VALUE_CHARS else text[: _MAX_VALUE_CHARS - 1] + "…"
@@ -346,220 +370,16 @@ def _one_line(value: Any) -> str:
 
 def _licence(document: SkillDocument, tree: Tree) -> str:
     """The licence in the frontmatter, or the first line of the licence file."""
-    licence = _one_line(document.fields.get("license") or document.fields.get("licence") or "")
+    licence = _short_value(document.fields.get("license") or document.fields.get("licence") or "")
     if licence:
         return licence
     for file in tree.files:
-        if file.path.upper() in _LICENCE_FILES and file.size < 1 << 18:
+        if file.path.upper() in _LICENCE_FILES and file.size <= _MAX_LICENCE_FILE_BYTES:
             text = read_whole(tree, file.path).decode("utf-8", "replace")
-            return _one_line(next((line for line in text.splitlines() if line.strip()), ""))
+            return _short_value(next((line for line in text.splitlines() if line.strip()), ""))
     return ""
 
 
-def _verdict(report: ScanReport) -> LockedVerdict:
+def _locked_verdict(report: ScanReport) -> LockedVerdict:
     rules = {finding.rule for finding in report.findings if finding.severity != "note"}
     return LockedVerdict(report.verdict, tuple(sorted(rules)), "+".join(report.engines))
-
-
-# --- selection of skills in a source -------------------------------------------------------
-
-_MAX_NAMES_SHOWN = 12
-
-
-class SelectedSkill(NamedTuple):
-    """A skill of a source that will be imported."""
-
-    id: str
-    path: str
-    """Its folder within the source."""
-    notes: tuple[str, ...] = ()
-    description: str = ""
-    renames: bool = False
-    """Whether the `name` in its frontmatter becomes the id too."""
-    is_chosen: bool = False
-    """Whether the user gave the id."""
-
-
-def select_skills(
-    bundle: Bundle,
-    *,
-    path: str = "",
-    skill_id: str = "",
-    names: Sequence[str] = (),
-    everything: bool = False,
-) -> list[SelectedSkill]:
-    """Select skills of a source, and their ids.
-
-    Args:
-        bundle: The source.
-        path: The folder within the source.
-        skill_id: The id to install under; only for a single skill.
-        names: The names of the skills to select.
-        everything: Select all.
-
-    Raises:
-        NotFound: there is no skill, or none of a given name.
-        InvalidInput: there are several, and none was selected.
-    """
-    found = find_skills(bundle.tree, path or bundle.place.path, name=bundle.name)
-    if not found:
-        url = bundle.place.url  # of a local source relative to the lockfile, so its name is shown
-        where = url if "://" in url else url.rstrip("/").rpartition("/")[2]
-        raise NotFound(
-            say("There is no SKILL.md in `{path}`", path=where),
-            say("Give the folder of a skill"),
-        )
-    if names:
-        found = _select_by_name(found, names)
-    elif len(found) > 1 and not everything:
-        raise InvalidInput(
-            say("There are {count} skills in it: {names}", count=len(found), names=_ids_of(found)),
-            say("Choose with `--skill NAME`, or take them all with `--all`"),
-        )
-    if skill_id and len(found) > 1:
-        raise InvalidInput(say("`{key}` is there twice", key=skill_id), say("Choose another name"))
-    return with_ids(found, skill_id)
-
-
-def _select_by_name(found: Sequence[FoundSkill], names: Sequence[str]) -> list[FoundSkill]:
-    chosen: list[FoundSkill] = []
-    for name in names:
-        matching = [item for item in found if name in (item.id, item.name, item.path)]
-        if not matching:
-            near = close_names(name, (item.id for item in found))
-            raise NotFound(
-                say("There is no skill `{name}`", name=name),
-                say("Did you mean {names}?", names=join_names(near))
-                if near
-                else say("It has {names}", names=_ids_of(found)),
-            )
-        if len(matching) > 1:
-            raise InvalidInput(
-                say("`{key}` is there twice", key=name),
-                say(
-                    "Give its folder with `--path`: {paths}",
-                    paths=join_names(f"`{item.path}`" for item in matching[:_MAX_NAMES_SHOWN]),
-                ),
-            )
-        chosen += matching
-    return chosen
-
-
-def _ids_of(found: Sequence[FoundSkill]) -> str:
-    shown = join_names(f"`{item.id}`" for item in found[:_MAX_NAMES_SHOWN])
-    more = len(found) - _MAX_NAMES_SHOWN
-    return say("{names} and {count} more", names=shown, count=more) if more > 0 else shown
-
-
-def close_names(name: str, known: Iterable[str]) -> list[str]:
-    """Up to three known names similar to `name`, in backticks."""
-    import difflib
-
-    return [f"`{one}`" for one in difflib.get_close_matches(name, list(known), n=3)]
-
-
-def with_ids(found: Sequence[FoundSkill], given: str = "") -> list[SelectedSkill]:
-    """An id for each skill: `given`, or the folder's name, prefixed when it is taken."""
-    taken: set[str] = set()
-    picks: list[SelectedSkill] = []
-    for item in found:
-        wanted = given or item.id
-        notes: list[str] = []
-        folder = item.path.rpartition("/")[2]
-        if folder and not given and wanted != folder:
-            notes.append(say("`{name}` is installed as `{id}`", name=folder, id=wanted))
-        skill_id, parts = wanted, item.path.split("/")[:-1]
-        while skill_id in taken and parts:
-            skill_id = slug(f"{parts.pop()}-{wanted}")
-        number = 2
-        while skill_id in taken:
-            skill_id, number = slug(f"{wanted[:58]}-{number}"), number + 1
-        if skill_id != wanted:
-            notes.append(say("`{name}` is installed as `{id}`", name=item.path, id=skill_id))
-        taken.add(skill_id)
-        # A copy with the name of the first skill would hide it, or be hidden.
-        renames = bool(given) and item.name != given and item.file != MANIFEST
-        if renames:
-            notes.append(say("The skill `{name}` is renamed to `{id}`", name=item.name, id=given))
-        picks.append(
-            SelectedSkill(skill_id, item.path, tuple(notes), item.description, renames, bool(given))
-        )
-    return picks
-
-
-def with_name(tree: Tree, new: str, skill_id: str) -> Tree:
-    """The files of a skill with another `name` in the frontmatter; nothing else changes.
-
-    Raises:
-        Refused: its tools are named after its folder, or the line cannot be changed safely.
-        NotFound: it has no SKILL.md.
-    """
-    content = read_content(tree)
-    file = skill_md_name(content)
-    by_hand = say("Change it by hand")
-    if MANIFEST in content:
-        message = say("The tools of `{name}` are called after its folder", name=skill_id)
-        raise Refused(message, by_hand)
-    if not file:
-        raise NotFound(say("There is no SKILL.md in `{path}`", path=skill_id))
-    text, mode = content[file]
-    head, fence, rest = text.partition(b"\n---")
-    line = f"name: {new}".encode()
-    changed, count = re.subn(rb"(?m)^name[ \t]*:[^\r\n]*", line, head, count=1)
-    if not count:
-        # Right after the opening line.
-        first, newline, more = head.partition(b"\n")
-        changed = first + b"\n" + line + newline + more
-    content[file] = changed + fence + rest, mode
-    before, after = (
-        parse_document(data, skill_id, file, (0, 0, 0)) for data in (text, content[file][0])
-    )
-    if after.fields != {**before.fields, "name": new} or after.body != before.body:
-        message = say("The name of `{name}` cannot be changed automatically", name=skill_id)
-        raise Refused(message, by_hand)
-    return ComposedTree(content)
-
-
-def check_new_id(skill_id: str) -> None:
-    """Check the id of a new skill.
-
-    Raises:
-        InvalidInput: it is not valid.
-    """
-    if not NAME.fullmatch(skill_id) or len(skill_id) > MAX_NAME_CHARS:
-        raise InvalidInput(
-            say("`{name}` is not a valid name", name=skill_id),
-            say("Write `{value}`", value=slug(skill_id)),
-        )
-
-
-def scaffold(name: str, description: str, body: str, skill_id: str) -> tuple[str, bytes]:
-    """The id and the SKILL.md of a new, minimal skill; see `Store.plan_add`."""
-    import json
-
-    name = name.strip()
-    if not name:
-        raise InvalidInput(
-            say("A skill needs a name"), say("Write `{value}`", value="release-notes")
-        )
-    if skill_id:
-        check_new_id(skill_id)
-    skill_id = skill_id or id_of(name)
-    if not skill_id:
-        raise InvalidInput(
-            say("`{name}` is not a valid name",
-                name=name),
-            say("Give it an id with `--id`"),
-        )  # fmt: skip
-    title = name if name != skill_id else skill_id.replace("-", " ").capitalize()
-    about = description.strip() or (
-        "To be written. Say what this skill does and when to use it, in one or two sentences."
-    )
-    # A JSON string is a YAML string too.
-    about = json.dumps(" ".join(about.split()), ensure_ascii=False)
-    steps = body.strip() or (
-        "To be written: the steps to take, in order, and how to know that the work is done.\n\n"
-        "What the user gave: $ARGUMENTS"
-    )
-    text = f"---\nname: {skill_id}\ndescription: {about}\n---\n# {title}\n\n{steps}\n"
-    return skill_id, text.encode()

@@ -10,35 +10,46 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from satchel._fs import exchange, locked, make_folders, sync_folder, write_atomic
-from satchel.errors import LockBroken, Refused
+from satchel._fs import exchange, make_folders, sync_folder, write_atomic
+from satchel.errors import LockBroken, Refused, SatchelError
 from satchel.i18n import join_names, say
-from satchel.library.lockfile import read_lock, render_lock
+from satchel.library.lockfile import read_lock
 from satchel.store import journal
 from satchel.store.disk_errors import disk_errors_as_refusal, path_of_error, reason_of
-from satchel.store.history import numbers
+from satchel.store.history import list_numbers
 from satchel.store.journal import JOURNAL_FILE
+from satchel.store.record_files import (
+    apply_entries,
+    archive_journal,
+    edited_note,
+    sync_folders,
+    write_lockfile,
+)
+from satchel.store.scope_lock import locked_scope
 from satchel.store.staging import remove_stale_stages, remove_tree
 from satchel.store.trees import digest_at
-from satchel.store.workdir import LOCK_TIMEOUT_S, is_moved, is_ours, prepare_scope
+from satchel.store.workdir import is_moved, is_ours
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Callable, Sequence
 
-    from satchel.library.lockfile import Lock
     from satchel.store.journal import SkillChange, TransactionRecord
     from satchel.store.workdir import Scope
 
+    Settle = Callable[[Sequence[SkillChange]], object]
 
-_TEMPORARY = re.compile(r"\.(?:journal\.json|entry\.new|satchel\.lock)\.[0-9]+\.[0-9a-f]{8}")
+
+_TEMPORARY_FILE = re.compile(r"\.(?:journal\.json|entry\.new|satchel\.lock)\.[0-9]+\.[0-9a-f]{8}")
 """Unfinished files (`write_atomic`) that are written under the lock."""
 
 
-def recover(scope: Scope) -> list[str]:
+def recover(scope: Scope, settle: Settle | None = None) -> list[str]:
     """Finish or remove what an interrupted command left; returns what was done, for the user.
+
+    `settle` saves the trust that belongs to changed folders, as in `PendingChange`.
 
     Cheap when there is nothing.
 
@@ -51,30 +62,16 @@ def recover(scope: Scope) -> list[str]:
     with disk_errors_as_refusal(scope.work):
         if not is_moved(scope) and not (_has_leftovers(scope) and is_ours(scope)):
             return []
-    with locked_scope(scope) as adopted:
-        return [*adopted, *recover_locked(scope)]
-
-
-@contextmanager
-def locked_scope(scope: Scope, *, timeout: float = LOCK_TIMEOUT_S) -> Generator[list[str]]:
-    """Hold the write lock of a scope; yields what was adopted, for the user."""
-    with disk_errors_as_refusal(scope.part("lock")):
-        adopted = prepare_scope(scope)
-        held = locked(scope.part("lock"), timeout=timeout, private=False)
-        held.__enter__()
-    try:
-        yield [adopted] if adopted else []
-    finally:
-        with suppress(OSError):  # the operating system releases it in any case
-            held.__exit__(None, None, None)
+    with locked_scope(scope) as adoption_notes:
+        return [*adoption_notes, *recover_locked(scope, settle)]
 
 
 def _has_leftovers(scope: Scope) -> bool:
     try:
         names = os.listdir(scope.work)
-        return JOURNAL_FILE in names or any(_is_temporary(scope, name) for name in names) or any(
-            os.listdir(scope.part(part)) for part in ("stage", "trash")
-        )  # fmt: skip
+        if JOURNAL_FILE in names or any(_is_temporary(scope, name) for name in names):
+            return True
+        return any(os.listdir(scope.part(folder)) for folder in ("stage", "trash"))
     except FileNotFoundError:
         return False
     except OSError:
@@ -82,16 +79,16 @@ def _has_leftovers(scope: Scope) -> bool:
 
 
 def _is_temporary(scope: Scope, name: str) -> bool:
-    return bool(_TEMPORARY.fullmatch(name)) and os.path.isfile(scope.part(name))
+    return bool(_TEMPORARY_FILE.fullmatch(name)) and os.path.isfile(scope.part(name))
 
 
-def recover_locked(scope: Scope) -> list[str]:
+def recover_locked(scope: Scope, settle: Settle | None = None) -> list[str]:
     """`recover` for a caller that holds the lock."""
     repairs: list[str] = []
     try:
-        record = _read_or_set_aside(scope, repairs)
+        record = _read_usable_journal(scope, repairs)
         if record is not None:
-            repairs.append(_finish(scope, record))
+            repairs.append(_roll_forward(scope, record, settle))
         _remove_leftovers(scope, repairs)
     except OSError as exc:
         raise Refused(
@@ -102,187 +99,210 @@ def recover_locked(scope: Scope) -> list[str]:
     return repairs
 
 
-def _read_or_set_aside(scope: Scope, repairs: list[str]) -> TransactionRecord | None:
+def _read_usable_journal(scope: Scope, repairs: list[str]) -> TransactionRecord | None:
     """Read the journal; one that cannot be used is renamed and reported."""
     path = scope.part(JOURNAL_FILE)
     try:
         return journal.read_journal(scope)
     except ValueError as exc:
-        aside = _free_path(scope.part("journal-damaged.json"))
-        os.rename(path, aside)
+        new_path = _unused_path(scope.part("journal-damaged.json"))
+        os.rename(path, new_path)
         sync_folder(scope.work)
-        text = say(
+        note = say(
             "The journal of an interrupted change cannot be used ({reason}); it was set aside as "
             "`{path}`; run `satchel verify` to see what it left",
             reason=exc,
-            path=aside,
+            path=new_path,
         )
-        repairs.append(text)
+        repairs.append(note)
         return None
 
 
-def _finish(scope: Scope, record: TransactionRecord) -> str:
-    """Roll a journal forward, from any state that a crash can leave."""
+def _roll_forward(scope: Scope, record: TransactionRecord, settle: Settle | None) -> str:
+    """Roll a journal forward, from any state that a crash can leave; returns a note."""
     make_folders(scope.folder)
     make_folders(os.path.join(record.entry(scope), "old"))
     notes: list[str] = []
-    actual = tuple(_finish_change(scope, record, change, notes) for change in record.changes)
-    sync_places(scope, record)
-    pairs = zip(record.changes, actual, strict=True)
-    failed = {wanted.id for wanted, now in pairs if wanted.after != now.after}
-    if not record.changes or len(failed) < len(record.changes):
-        _finish_lockfile(scope, record, failed, notes)
-    if actual != record.changes:
+    actual_changes = tuple(
+        _roll_change_forward(scope, record, change, notes) for change in record.changes
+    )
+    sync_folders(scope, record)
+    change_pairs = zip(record.changes, actual_changes, strict=True)
+    failed_ids = {
+        planned_change.id
+        for planned_change, actual_change in change_pairs
+        if planned_change.after != actual_change.after
+    }
+    if not record.changes or len(failed_ids) < len(record.changes):
+        _roll_lockfile_forward(scope, record, failed_ids, notes)
+    if settle is not None:
+        try:
+            settle([change for change in actual_changes if change.id not in failed_ids])
+        except SatchelError as exc:
+            notes.append(exc.message)
+    if actual_changes != record.changes:
         # The history records the actual content, for `undo`.
-        record = record._replace(changes=tuple(_as_archived(c) for c in actual))
+        record = record._replace(changes=tuple(map(_make_archived, actual_changes)))
         write_atomic(scope.part("entry.new"), journal.render_record(record, scope))
         archive_journal(scope, record, "entry.new")
         os.unlink(scope.part(JOURNAL_FILE))
         sync_folder(scope.work)
     else:
         archive_journal(scope, record)
-    names = join_names(f"`{name}`" for name in record.ids[:5]) + (
-        " …" if len(record.ids) > 5 else ""
-    )
-    if failed and len(failed) == len(record.changes):
-        text = say("The {op} of {names} was interrupted; the old state holds",
-                   op=record.op, names=names)  # fmt: skip
-    else:
-        text = say("The {op} of {names} was interrupted; it was finished",
-                   op=record.op, names=names)  # fmt: skip
-    return "; ".join([text, *notes])
+    has_failed = bool(failed_ids) and len(failed_ids) == len(record.changes)
+    return "; ".join([_describe_outcome(record, has_failed=has_failed), *notes])
 
 
-def _as_archived(change: SkillChange) -> SkillChange:
+def _describe_outcome(record: TransactionRecord, *, has_failed: bool) -> str:
+    names = join_names(f"`{name}`" for name in record.ids[:5])
+    if len(record.ids) > 5:
+        names += " …"
+    if has_failed:
+        return say("The {op} of {names} was interrupted; the old state holds",
+                   op=record.op, names=names)  # fmt: skip
+    return say("The {op} of {names} was interrupted; it was finished",
+               op=record.op, names=names)  # fmt: skip
+
+
+def _make_archived(change: SkillChange) -> SkillChange:
+    """Return a change for the history, where a removal has no staged folder."""
     return change if change.after else change._replace(staged="")
 
 
-def _finish_change(
+def _roll_change_forward(
     scope: Scope, record: TransactionRecord, change: SkillChange, notes: list[str]
 ) -> SkillChange:
     """Finish the change of one skill; returns it with the actual digests before and after."""
-    target, old = scope.target(change.id), record.old(scope, change.id)
-    now = digest_at(target)
-    if not change.after:
-        if not now:
-            return change._replace(before=digest_at(old))
-        if os.path.lexists(old):
-            notes.append(_left_note(change.id))
-            return change._replace(before=digest_at(old))
-        os.rename(target, old)
-        if now != change.before:
-            notes.append(edited_note(change.id, old))
-        return change._replace(before=now)
-    staged = scope.part(change.staged)
-    waiting = digest_at(staged)
-    before = ""
-    if now != change.after and waiting == change.after:
-        if now and now != change.before:
-            notes.append(edited_note(change.id, old))
-        swap_in(staged, target, old)
-        before, now, waiting = now, change.after, digest_at(staged)
-    if waiting and waiting != change.after:
-        os.rename(staged, _free_path(old))
-    if now != change.after:
-        notes.append(_left_note(change.id))
-    return change._replace(before=before or digest_at(old), after=now)
+    target_path, old_path = scope.target(change.id), record.old(scope, change.id)
+    if change.after:
+        staged_path = scope.part(change.staged)
+        return _finish_replacement(
+            change,
+            target_path=target_path,
+            staged_path=staged_path,
+            old_path=old_path,
+            notes=notes,
+        )
+    return _finish_removal(change, target_path, old_path, notes)
 
 
-def edited_note(name: str, old: str) -> str:
-    """The note about edits of a skill that a change moves into the history."""
-    return say(
-        "`{name}` was edited meanwhile; your edits are kept in `{path}`", name=name, path=old
-    )
+def _finish_removal(
+    change: SkillChange, target_path: str, old_path: str, notes: list[str]
+) -> SkillChange:
+    """Move a removed skill into the history.
+
+    Digests of the target, and what is at the old path -> what is done:
+
+        none, any        nothing: it was moved before the crash
+        any, present     nothing: the target came after the move
+        before, none     the target is moved
+        other, none      the target is moved, with a note that it was edited
+    """
+    target_digest = digest_at(target_path)
+    if not target_digest:
+        return change._replace(before=digest_at(old_path))
+    if os.path.lexists(old_path):
+        notes.append(_untouched_note(change.id))
+        return change._replace(before=digest_at(old_path))
+    os.rename(target_path, old_path)
+    if target_digest != change.before:
+        notes.append(edited_note(change.id, old_path))
+    return change._replace(before=target_digest)
 
 
-def _left_note(name: str) -> str:
+def _finish_replacement(
+    change: SkillChange,
+    *,
+    target_path: str,
+    staged_path: str,
+    old_path: str,
+    notes: list[str],
+) -> SkillChange:
+    """Move the new version of a skill into place, and the old one into the history.
+
+    Digests of the target and of the staged folder -> what is done:
+
+        after, none      nothing: the change was finished before the crash
+        after, other     the old version, which is staged, moves into the history
+        none, after      the new version moves into place
+        before, after    they are swapped, and the old version moves into the history
+        other, after     the same, with a note that the target was edited
+        else             the target is left, with a note; what is staged moves into the history
+    """
+    target_digest = digest_at(target_path)
+    staged_digest = digest_at(staged_path)
+    replaced_digest = ""
+    if target_digest != change.after and staged_digest == change.after:
+        if target_digest and target_digest != change.before:
+            notes.append(edited_note(change.id, old_path))
+        swap_in(staged_path, target_path, old_path)
+        replaced_digest = target_digest
+        target_digest = change.after
+        staged_digest = digest_at(staged_path)
+    if staged_digest and staged_digest != change.after:
+        os.rename(staged_path, _unused_path(old_path))
+    if target_digest != change.after:
+        notes.append(_untouched_note(change.id))
+    return change._replace(before=replaced_digest or digest_at(old_path), after=target_digest)
+
+
+def _untouched_note(name: str) -> str:
     return say("`{name}` was changed meanwhile and was left as it is", name=name)
 
 
-def swap_in(staged: str, target: str, old: str) -> None:
-    """Move a staged folder into place; the replaced one is at `staged` or `old` afterwards."""
-    if not os.path.lexists(target):
-        os.rename(staged, target)
-    elif not exchange(staged, target):
+def swap_in(staged_path: str, target_path: str, old_path: str) -> None:
+    """Move a staged folder into place; the replaced one is in one of the other two afterwards."""
+    if not os.path.lexists(target_path):
+        os.rename(staged_path, target_path)
+    elif not exchange(staged_path, target_path):
         # Without an atomic exchange the skill is missing for a moment, but never incomplete.
-        os.rename(target, _free_path(old))
-        os.rename(staged, target)
+        os.rename(target_path, _unused_path(old_path))
+        os.rename(staged_path, target_path)
 
 
-def sync_places(scope: Scope, record: TransactionRecord) -> None:
-    """Sync the folders in which a record renames."""
-    entry = record.entry(scope)
-    folders = {scope.folder, os.path.join(entry, "old"), entry, scope.part("history")}
-    folders |= {os.path.dirname(scope.part(c.staged)) for c in record.changes if c.staged}
-    for folder in sorted(folders):
-        if os.path.isdir(folder):
-            sync_folder(folder)
-
-
-def archive_journal(scope: Scope, record: TransactionRecord, name: str = JOURNAL_FILE) -> None:
-    """Rename the journal into the history, which ends and records the transaction in one step."""
-    os.rename(scope.part(name), os.path.join(record.entry(scope), journal.ENTRY_FILE))
-    sync_folder(record.entry(scope))
-    sync_folder(scope.work)
-
-
-def write_lockfile(scope: Scope, lock: Lock) -> None:
-    """Replace the lockfile; its temporary file is in the work folder."""
-    write_atomic(scope.lock, render_lock(lock), through=scope.work)
-
-
-def _finish_lockfile(
-    scope: Scope, record: TransactionRecord, failed: set[str], notes: list[str]
+def _roll_lockfile_forward(
+    scope: Scope, record: TransactionRecord, failed_ids: set[str], notes: list[str]
 ) -> None:
     """Apply the lockfile entries of a record, except those of failed skills."""
     try:
         lock = read_lock(scope.lock)
-        after = record.rows("after")
+        new_entries = record.rows("after")
     except LockBroken as exc:
         if isinstance(exc.__cause__, OSError):
             raise exc.__cause__ from exc
-        notes.append(_left_note(os.path.basename(scope.lock)))
+        notes.append(_untouched_note(os.path.basename(scope.lock)))
         return
-    changed = apply_rows(lock, (name for name in record.locked if name not in failed), after)
-    if changed != lock:
-        write_lockfile(scope, changed)
+    finished_ids = [skill_id for skill_id in record.locked if skill_id not in failed_ids]
+    new_lock = apply_entries(lock, finished_ids, new_entries)
+    if new_lock != lock:
+        write_lockfile(scope, new_lock)
 
 
-def apply_rows(lock: Lock, ids: Iterable[str], rows: Lock) -> Lock:
-    """A lock with the entries `ids` taken from `rows`; those missing there are removed."""
-    changed = dict(lock)
-    for name in ids:
-        if name in rows:
-            changed[name] = rows[name]
-        else:
-            changed.pop(name, None)
-    return changed
-
-
-def _free_path(path: str) -> str:
-    found, count = path, 1
-    while os.path.lexists(found):
+def _unused_path(path: str) -> str:
+    """Return a path, with a number if there is something at it."""
+    candidate, count = path, 1
+    while os.path.lexists(candidate):
         count += 1
-        found = f"{path}~{count}"
-    return found
+        candidate = f"{path}~{count}"
+    return candidate
 
 
 def _remove_leftovers(scope: Scope, repairs: list[str]) -> None:
-    found = remove_stale_stages(scope)
+    has_leftovers = remove_stale_stages(scope)
     for name in os.listdir(scope.part("trash")):
-        found = True
+        has_leftovers = True
         remove_tree(scope.part("trash", name))
     for name in os.listdir(scope.work):
         if _is_temporary(scope, name):
-            found = True
+            has_leftovers = True
             os.unlink(scope.part(name))
-    for number in numbers(scope):
+    for number in list_numbers(scope):
         entry = scope.part("history", str(number))
         if not os.path.lexists(os.path.join(entry, journal.ENTRY_FILE)):
             # Prepared and never used. `rmdir` fails when there is anything in it.
             with suppress(OSError):
                 os.rmdir(os.path.join(entry, "old"))
                 os.rmdir(entry)
-    if found and not repairs:
-        text = say("What an interrupted command had left behind was removed; nothing was lost")
-        repairs.append(text)
+    if has_leftovers and not repairs:
+        note = say("What an interrupted command had left behind was removed; nothing was lost")
+        repairs.append(note)

@@ -9,6 +9,7 @@ One whose `alive` file is not locked belongs to a dead process and may be delete
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import stat
@@ -100,13 +101,13 @@ class StagingFolder:
             os.makedirs(path, exist_ok=True)
         return path
 
-    def write_tree(self, skill_id: str, tree: Tree, over: str = "") -> TreeDigest:
+    def write_tree(self, skill_id: str, tree: Tree, mode_source: str = "") -> TreeDigest:
         """Write a skill's files; the digest is computed while they are written.
 
         Args:
             skill_id: The folder's name.
             tree: The files.
-            over: The folder that it replaces or derives from; its mode bits are not widened.
+            mode_source: The folder that it replaces or derives from; its mode bits are not widened.
 
         Raises:
             Unsafe: a path leads elsewhere, two paths are one file here, or it is too large.
@@ -114,120 +115,122 @@ class StagingFolder:
         """
         folder = self.folder(skill_id)
         with disk_errors_as_refusal(folder):
-            taken = os.listdir(folder)
-        if taken:
+            existing_names = os.listdir(folder)
+        if existing_names:
             raise Conflict(
                 say("`{path}` exists already", path=skill_id), say("Choose another name")
             )
         try:
             with disk_errors_as_refusal(folder):
-                marks = dict(sorted(_write_files(folder, tree).items()))
-                if over:
-                    _restrict_modes(folder, over)
+                file_digests = dict(sorted(_write_files(folder, tree).items()))
+                if mode_source:
+                    _restrict_modes(folder, mode_source)
                 FolderTree(folder)  # refuses links that lead outside
-                found = TreeDigest(digest_of(marks), marks)
-                self._written[skill_id] = PathState(found.digest, found, list_stamps(folder))
+                tree_digest = TreeDigest(digest_of(file_digests), file_digests)
+                self._written[skill_id] = PathState(
+                    tree_digest.digest, tree_digest, list_stamps(folder)
+                )
         except BaseException:
             remove_tree(folder)
             raise
-        return found
+        return tree_digest
 
     def has_changed(self, skill_id: str, digest: str) -> bool:
         """Whether a staged skill is not what `write_tree` wrote, and so not what was scanned."""
-        known = self._written.get(skill_id, PathState(digest))
-        return known.digest != digest or has_changed(self.folder(skill_id), known)
+        written = self._written.get(skill_id, PathState(digest))
+        return written.digest != digest or has_changed(self.folder(skill_id), written)
 
 
 def _write_files(folder: str, tree: Tree) -> dict[str, str]:
     """Write the files below `folder`; returns their digests as in `TreeDigest.files`."""
-    from hashlib import sha256
-
-    marks: dict[str, str] = {}
-    made = {""}
-    room = LIMITS.size
+    file_digests: dict[str, str] = {}
+    made_folders = {""}
+    remaining_bytes = LIMITS.size
     # Links last, so that no file is written through one.
     for file in sorted(tree.files, key=lambda file: file.mode == "link"):
-        _make_parents(folder, file, made)
+        _make_parents(folder, file, made_folders)
         path = os.path.join(folder, file.path)
         if file.mode == "link":
-            leads = b"".join(tree.chunks(file.path))
-            os.symlink(leads, os.fsencode(path))
-            marks[file.path] = "link:" + os.fsdecode(leads)
+            link_target = b"".join(tree.chunks(file.path))
+            os.symlink(link_target, os.fsencode(path))
+            file_digests[file.path] = "link:" + os.fsdecode(link_target)
             continue
         mode = 0o755 if file.mode == "program" else 0o644
-        total = sha256()
+        file_hash = hashlib.sha256()
         try:
             descriptor = os.open(path, _CREATE_FLAGS, mode)
         except FileExistsError as exc:
             raise refuse("case-conflict", file.path) from exc
         with os.fdopen(descriptor, "wb", buffering=0) as stream:
             for chunk in tree.chunks(file.path):
-                room -= len(chunk)
-                if room < 0:
+                remaining_bytes -= len(chunk)
+                if remaining_bytes < 0:
                     raise refuse("too-large", file.path, f"{LIMITS.size >> 20} MiB")
-                total.update(chunk)
-                rest = memoryview(chunk)
-                while rest:
-                    rest = rest[stream.write(rest) :]
+                file_hash.update(chunk)
+                unwritten = memoryview(chunk)
+                while unwritten:
+                    unwritten = unwritten[stream.write(unwritten) :]
             if hasattr(os, "fchmod"):
                 os.fchmod(descriptor, mode)  # regardless of the umask
-        marks[file.path] = f"sha256:{total.hexdigest()}" + (" x" if mode == 0o755 else "")
-    return marks
+        file_digests[file.path] = f"sha256:{file_hash.hexdigest()}" + (
+            " x" if mode == 0o755 else ""
+        )
+    return file_digests
 
 
-def _restrict_modes(new: str, old: str) -> None:
+def _restrict_modes(new_folder: str, old_folder: str) -> None:
     """Remove mode bits from staged paths that the paths which they replace do not have."""
-    with os.scandir(new) as entries:
+    with os.scandir(new_folder) as entries:
         for entry in entries:
-            there = os.path.join(old, entry.name)
-            if entry.is_dir(follow_symlinks=False) and not os.path.islink(there):
-                _restrict_modes(entry.path, there)
+            old_path = os.path.join(old_folder, entry.name)
+            if entry.is_dir(follow_symlinks=False) and not os.path.islink(old_path):
+                _restrict_modes(entry.path, old_path)
             elif entry.is_file(follow_symlinks=False):
-                _restrict_mode(entry.path, there)
-    _restrict_mode(new, old)
+                _restrict_mode(entry.path, old_path)
+    _restrict_mode(new_folder, old_folder)
 
 
-def _restrict_mode(new: str, old: str) -> None:
+def _restrict_mode(new_path: str, old_path: str) -> None:
     try:
-        known = os.lstat(old).st_mode
+        old_mode = os.lstat(old_path).st_mode
     except OSError:
         return
-    now = stat.S_IMODE(os.lstat(new).st_mode)
-    if not stat.S_ISLNK(known) and now & ~(known | stat.S_IRWXU):
-        os.chmod(new, now & (known | stat.S_IRWXU))
+    new_mode = stat.S_IMODE(os.lstat(new_path).st_mode)
+    if not stat.S_ISLNK(old_mode) and new_mode & ~(old_mode | stat.S_IRWXU):
+        os.chmod(new_path, new_mode & (old_mode | stat.S_IRWXU))
 
 
-def _make_parents(folder: str, file: TreeFile, made: set[str]) -> None:
+def _make_parents(folder: str, file: TreeFile, made_folders: set[str]) -> None:
     parts = file.path.split("/")
     if any(part in ("", ".", "..") or "\0" in part for part in parts) or os.path.isabs(file.path):
         raise refuse("path-escapes", file.path)
-    here = ""
+    parent = ""
     for part in parts[:-1]:
-        here = f"{here}/{part}" if here else part
-        if here not in made:
-            path = os.path.join(folder, here)
+        parent = f"{parent}/{part}" if parent else part
+        if parent not in made_folders:
+            path = os.path.join(folder, parent)
             os.mkdir(path)
             os.chmod(path, 0o755)  # noqa: S103 - a skill is for everyone who may see the project
-            made.add(here)
+            made_folders.add(parent)
 
 
 def remove_stale_stages(scope: Scope) -> bool:
     """Delete the staging folders of dead processes; True when there were any."""
     from filelock import FileLock, Timeout
 
-    found = False
+    has_stale = False
     names = {name.removesuffix(".alive") for name in os.listdir(scope.part("stage"))}
     for name in sorted(names):
         path = scope.part("stage", name)
         try:
             check_lock_file(path + ".alive")
             with FileLock(path + ".alive", timeout=0, blocking=False, thread_local=False):
-                found = True
+                has_stale = True
                 remove_tree(path)
                 os.unlink(path + ".alive")
         except (Timeout, OSError):  # in use, deleted meanwhile, or Windows
             continue
-    return found
+    return has_stale
 
 
 def remove_tree(path: str) -> bool:
@@ -246,8 +249,8 @@ def remove_tree(path: str) -> bool:
 def _make_writable(path: str) -> None:
     """Make protected folders writable: entries cannot be deleted from one that is not."""
     os.chmod(path, 0o700)
-    for folder, inner, _ in os.walk(path):
-        for name in inner:
-            full = os.path.join(folder, name)
-            if not os.path.islink(full):
-                os.chmod(full, 0o700)
+    for folder, folder_names, _ in os.walk(path):
+        for name in folder_names:
+            path_below = os.path.join(folder, name)
+            if not os.path.islink(path_below):
+                os.chmod(path_below, 0o700)

@@ -9,31 +9,39 @@ A plan that is not applied leaves nothing behind. An applied one can be undone.
 from __future__ import annotations
 
 import os
-import time
 from contextlib import ExitStack, suppress
-from functools import partial, wraps
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Concatenate, ParamSpec
 
-from satchel.errors import Blocked, Incomplete, InvalidInput, NameTaken, NotFound, SatchelError
-from satchel.i18n import join_names, say
+from satchel.errors import InvalidInput, NotFound, SatchelError
+from satchel.i18n import say
 from satchel.library.lockfile import LockedSource, read_lock
 from satchel.skill.file_tree import FolderTree, MemoryTree
-from satchel.skill.problems import PROBLEMS
-from satchel.store.disk_errors import changed_meanwhile, disk_errors_as_refusal
-from satchel.store.install_state import verify_one
-from satchel.store.journal import SkillChange, refuse_repository
+from satchel.store.archive.rules import shown
+from satchel.store.disk_errors import disk_errors_as_refusal
+from satchel.store.install_state import verify_skill
+from satchel.store.journal import ENTRY_FILE, JOURNAL_FILE, refuse_repository
 from satchel.store.plan import ChangePlan, ChangeStep
-from satchel.store.planner import StepBuilder, check_new_id, close_names, scaffold, select_skills
-from satchel.store.recovery import recover
+from satchel.store.plan_applier import PlanApplier
+from satchel.store.planner import StepBuilder
+from satchel.store.record_files import write_lockfile
+from satchel.store.scope_lock import locked_scope
+from satchel.store.skill_names import InstalledNames, check_new_id, new_skill_document
+from satchel.store.skill_selection import select_skills
 from satchel.store.sources import source_of
 from satchel.store.staging import StagingFolder
-from satchel.store.transaction import PendingChange, Receipt, commit
 from satchel.store.trees import state_at
-from satchel.store.undo import Undone
 from satchel.store.undo import history as read_entries
-from satchel.store.undo import undo as undo_change
-from satchel.store.update import edit_step, lock_step, plan_install, plan_update, rename_steps
-from satchel.store.workdir import not_ours
+from satchel.store.update import (
+    edit_step,
+    fix_steps,
+    lock_step,
+    plan_install,
+    plan_update,
+    rename_steps,
+    resolving_step,
+    skill_patches,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -43,40 +51,54 @@ if TYPE_CHECKING:
     from satchel.library.trust_store import TrustStore
     from satchel.skill.file_tree import Tree
     from satchel.store.install_state import InstallState
-    from satchel.store.planner import SelectedSkill
+    from satchel.store.merge import Side
+    from satchel.store.skill_names import SelectedSkill
     from satchel.store.sources import Bundle
     from satchel.store.sources.base import HubFinder
-    from satchel.store.undo import HistoryEntry
+    from satchel.store.transaction import Receipt
+    from satchel.store.undo import HistoryEntry, Undone
+    from satchel.store.update import SkillPatches
     from satchel.store.workdir import Scope
 
 
-_TRUSTED_OPS = frozenset(("add", "import", "install", "init"))
-"""Operations that trust their result: the user chose it."""
-_AUTHORED_OPS = frozenset(("add", "init"))
-_Result = TypeVar("_Result", Receipt, Undone)
 _Params = ParamSpec("_Params")
 
 
-def _recovering(
+def _recovers_first(
     method: Callable[Concatenate[Store, _Params], ChangePlan],
 ) -> Callable[Concatenate[Store, _Params], ChangePlan]:
-    """Decorate a method that plans: recover an interrupted change first."""
+    """Decorate a method that plans: it recovers an interrupted change first."""
 
     @wraps(method)
-    def planned(self: Store, *given: _Params.args, **named: _Params.kwargs) -> ChangePlan:
-        self.repaired = tuple(recover(self.scope))
+    def recover_and_plan(
+        self: Store, *arguments: _Params.args, **keywords: _Params.kwargs
+    ) -> ChangePlan:
+        self.recover()
         try:
-            return method(self, *given, **named)
+            return method(self, *arguments, **keywords)
         except SatchelError as exc:
             for text in self.repaired:
                 exc.add_note(text)
             raise
 
-    return planned
+    return recover_and_plan
 
 
 class Store:
-    """Installs, updates and removes the skills of one scope."""
+    """Installs, updates and removes the skills of a project or of the user.
+
+    Each method that begins with `plan_` returns a `ChangePlan`, and changes nothing. `apply` makes
+    the change in one transaction, which `undo` takes back.
+
+    Example:
+        from satchel import Satchel
+
+        store = Satchel.for_project(".").store()
+        with store.plan_add("greet", "Greets people. Use for a welcome.", "Say hello.") as plan:
+            receipt = store.apply(plan)
+        assert [step.id for step in receipt.done] == ["greet"]
+        store.undo()
+    """
 
     def __init__(
         self,
@@ -84,7 +106,6 @@ class Store:
         *,
         trust: TrustStore,
         library: Library | None = None,
-        signer: Callable[[Tree], str] | None = None,
         hubs: Callable[[], HubFinder] | None = None,
     ) -> None:
         """Create a store; nothing is read or written yet.
@@ -93,16 +114,16 @@ class Store:
             scope: The folders to change.
             trust: The trusted folders; an installed skill is added.
             library: Finds skills of other locations, for better refusals.
-            signer: Returns the identity that signed a tree, or an empty string.
             hubs: Returns the configured hubs; called when a source needs them.
         """
         self.scope = scope
         self.trust = trust
         self._library = library
-        self._signer = signer
         self._hubs = hubs
+        self._skills = InstalledNames(scope, library)
+        self._applier = PlanApplier(scope, trust, self._invalidate)
         self.repaired: tuple[str, ...] = ()
-        """What recovery did before the latest plan."""
+        """What recovery did before the latest plan or `verify`."""
 
     def lock(self) -> Lock:
         """The entries of the lockfile.
@@ -128,12 +149,16 @@ class Store:
         Raises:
             InvalidInput: it exists already, or the name gives no id.
         """
-        skill_id, text = scaffold(name, description, body, skill_id)
+        skill_id, text = new_skill_document(name, description, body, skill_id)
         return self.plan_new(skill_id, MemoryTree({"SKILL.md": text}))
 
-    @_recovering
+    @_recovers_first
     def plan_new(self, skill_id: str, tree: Tree) -> ChangePlan:
         """Plan a new skill with the given files.
+
+        Args:
+            skill_id: Its id, which is the name of its folder.
+            tree: Its files.
 
         Raises:
             InvalidInput: it exists already.
@@ -176,18 +201,27 @@ class Store:
             NotFound: there is no skill in it.
             InvalidInput: there are several, and none was selected.
             Unsafe: it contains something that is never unpacked.
+
+        Example:
+            with store.plan_import("skills/code-review", skill_id="review") as plan:
+                for step in plan.steps:
+                    print(step.kind, step.id, step.difference.added, step.notes)
+                store.apply(plan)
         """
         if skill_id:
             check_new_id(skill_id)
         origin = source_of(source, base=self.scope.root, hubs=self._hubs)
         with origin.fetch(ref=ref) as bundle:
             with disk_errors_as_refusal(source):
-                wanted = select_skills(
-                    bundle, path=path, skill_id=skill_id, names=names, everything=everything
-                )
-            return self.plan_picked(bundle, wanted, progress=progress)
+                selection = select_skills(
+                    bundle, path=path, skill_id=skill_id, names=names, everything=everything,
+                    has_skill=self._skills.has_skill,
+                )  # fmt: skip
+            if bundle.place.kind == "hub":
+                self._learn_revoked()
+            return self.plan_picked(bundle, selection, progress=progress)
 
-    @_recovering
+    @_recovers_first
     def plan_picked(
         self,
         bundle: Bundle,
@@ -195,50 +229,34 @@ class Store:
         *,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> ChangePlan:
-        """Plan the import of selected skills (`select_skills`) from an open source."""
+        """Plan the import of selected skills (`select_skills`) from an open source.
+
+        Args:
+            bundle: The content of the source.
+            wanted: The skills to import.
+            progress: As in `plan_import`.
+        """
 
         def steps(builder: StepBuilder) -> Iterator[ChangeStep]:
-            for at, pick in enumerate(wanted):
+            for number, selected in enumerate(wanted):
                 if progress is not None:
-                    progress(pick.id, at, len(wanted))
-                step = builder.from_source(pick, bundle, signer=self._signer)
-                taken = self._name_taken(step, pick, builder.lock) if step.kind == "add" else None
-                yield builder.refused(step.id, taken) if taken is not None else step
+                    progress(selected.id, number, len(wanted))
+                step = builder.from_source(selected, bundle)
+                conflict = None
+                if step.kind == "add":
+                    conflict = self._skills.find_name_conflict(step, selected, builder.lock)
+                yield step if conflict is None else builder.refused_step(step.id, conflict)
             if progress is not None:
                 progress("", len(wanted), len(wanted))
 
         return self._plan("import", steps)
 
-    def _name_taken(self, step: ChangeStep, pick: SelectedSkill, lock: Lock) -> NameTaken | None:
-        """The error for a new skill with the name of an installed one, which it would replace.
-
-        A project's skill may hide one of the user only under an id that was chosen.
-        """
-        target, wanted = self.scope.target(step.id), step.name.casefold()
-        folders = [
-            self.scope.target(key) for key, entry in lock.items() if entry.name.casefold() == wanted
-        ]
-        for skill in self._library.named(step.name) if self._library is not None else ():
-            is_here = os.path.dirname(skill.base_dir) == self.scope.folder
-            is_users = skill.source == "global" and self.scope.name == "project"
-            if is_here or (is_users and not pick.is_chosen):
-                folders.append(skill.base_dir)
-        other = next((one for one in folders if one != target), None)
-        if other is None:
-            return None
-        number, free = 2, step.id
-        while free == step.name or os.path.lexists(self.scope.target(free)):
-            number, free = number + 1, f"{step.name}-{number}"
-        return NameTaken(
-            say("`{name}` is the name of the skill in `{path}`, which the new one would replace",
-                name=step.name, path=other),
-            say("Install it under another name with `--id {id}`", id=free),
-            suggestion=free,
-        )  # fmt: skip
-
-    @_recovering
+    @_recovers_first
     def plan_remove(self, names: Iterable[str]) -> ChangePlan:
         """Plan the removal of skills of this scope.
+
+        Args:
+            names: Ids or names of the skills.
 
         Raises:
             NotFound: there is no such skill.
@@ -249,41 +267,76 @@ class Store:
             for name in names:
                 skill_id = self.resolve(name)
                 entry = builder.lock.get(skill_id)
-                shown = entry.name if entry is not None else name
+                skill_name = entry.name if entry is not None else name
                 target = self.scope.target(skill_id)
                 with disk_errors_as_refusal(target):
                     refuse_repository(target)
                     state = state_at(target)
-                yield ChangeStep("remove", skill_id, shown, before=entry, installed=state)
+                yield ChangeStep("remove", skill_id, skill_name, before=entry, installed=state)
 
         return self._plan("remove", steps)
 
-    @_recovering
+    @_recovers_first
     def plan_update(
         self,
         names: Iterable[str] = (),
         *,
         discard_edits: bool = False,
+        keep: Side | Mapping[str, Side] | None = None,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> ChangePlan:
-        """Plan updates from the sources; the step of an edited skill is refused.
+        """Plan updates from the sources; the user's edits are merged with the source's changes.
+
+        A step with changes that exclude each other is refused (`EditConflict`) without `keep`.
 
         Args:
             names: The skills; all with a source when empty.
             discard_edits: Replace edits by the source's version; `undo` restores them.
+            keep: The side of each conflict: `mine`, `theirs`, or `both` with conflict marks; for
+                all skills, or by id. For a named skill that has conflict marks, the side that
+                stays.
             progress: As in `plan_import`.
         """
+        names = list(names)
+        if isinstance(keep, str) and names:
+            chosen: dict[str, Side] = {self.resolve(name): keep for name in names}
+            resolved = self._plan("edit", lambda builder: _resolving_steps(builder, chosen))
+            if resolved.steps:
+                return resolved
+            resolved.close()
         lock = self.lock()
-        chosen = [self._locked(lock, name) for name in names] or list(lock.values())
+        entries = [self._locked_entry(lock, name) for name in names] or list(lock.values())
+        sides = _sides_by_id(lock, keep)
+        self._learn_revoked()
         return self._plan(
             "update",
             lambda builder: plan_update(
-                builder, chosen, discard_edits=discard_edits, signer=self._signer, progress=progress
+                builder, entries, discard_edits=discard_edits, keep=sides, progress=progress
             ),
             lock,
         )
 
-    @_recovering
+    def diff(self, name: str) -> SkillPatches:
+        """The user's edits of an installed skill, and what an update would bring.
+
+        Args:
+            name: Its id or name.
+
+        Raises:
+            NotFound: it is not in the lockfile.
+            SatchelError: its source cannot be read.
+        """
+        entry = self._locked_entry(self.lock(), name)
+        patches: list[SkillPatches] = []
+
+        def compare(builder: StepBuilder) -> list[ChangeStep]:
+            patches.append(skill_patches(builder, entry))
+            return []
+
+        self._plan("update", compare).close()
+        return patches[0]
+
+    @_recovers_first
     def plan_install(
         self,
         names: Iterable[str] = (),
@@ -301,18 +354,22 @@ class Store:
             progress: As in `plan_import`.
         """
         lock = self.lock()
-        only = [self._locked(lock, name).id for name in names]
+        skill_ids = [self._locked_entry(lock, name).id for name in names]
         return self._plan(
             "install",
             lambda builder: plan_install(
-                builder, only, frozen=frozen, fetch=fetch, progress=progress
+                builder, skill_ids, frozen=frozen, fetch=fetch, progress=progress
             ),
             lock,
         )
 
-    @_recovering
+    @_recovers_first
     def plan_rename(self, name: str, new: str) -> ChangePlan:
         """Plan another id and name for a skill.
+
+        Args:
+            name: Its present id or name.
+            new: The new id and name.
 
         Raises:
             InvalidInput: the new name is not valid, or is taken.
@@ -323,7 +380,7 @@ class Store:
             raise InvalidInput(say("`{path}` exists already", path=new), say("Choose another name"))
         return self._plan("rename", lambda builder: rename_steps(builder, skill_id, new))
 
-    @_recovering
+    @_recovers_first
     def plan_edit(
         self, name: str, files: Mapping[str, bytes], *, expect: Mapping[str, str] | None = None
     ) -> ChangePlan:
@@ -347,15 +404,30 @@ class Store:
             "edit", lambda builder: [edit_step(builder, skill_id, files, expect or {})]
         )
 
-    @_recovering
+    @_recovers_first
+    def plan_fix(self, scripts: Mapping[str, Collection[str]]) -> ChangePlan:
+        """Plan the mechanical fixes of skills, as `satchel check --fix` does.
+
+        Args:
+            scripts: The id of each skill, and its scripts that get Unix line ends.
+        """
+        return self._plan("edit", lambda builder: fix_steps(builder, scripts))
+
+    @_recovers_first
     def plan_lock(self, names: Iterable[str] = ()) -> ChangePlan:
-        """Plan to lock the user's edits; those of all modified skills when none is named."""
+        """Plan to lock the user's edits; those of all modified skills when none is named.
+
+        Args:
+            names: Ids or names of the skills.
+        """
         lock = self.lock()
-        chosen = [self._locked(lock, name) for name in names]
-        if not chosen:
-            chosen = [one.entry for one in self.verify() if one.entry and one.state == "modified"]
+        entries = [self._locked_entry(lock, name) for name in names]
+        if not entries:
+            entries = [
+                state.entry for state in self.verify() if state.entry and state.state == "modified"
+            ]
         return self._plan(
-            "lock", lambda builder: [lock_step(builder, one, self._signer) for one in chosen], lock
+            "lock", lambda builder: [lock_step(builder, entry) for entry in entries], lock
         )
 
     # --- changes --------------------------------------------------------------------------
@@ -383,94 +455,9 @@ class Store:
             Incomplete: it was applied, but the trust could not be saved, or the disk did not
                 confirm it.
         """
-        kept = tuple(step for step in plan.changes if step.id in leave)
-        steps = [step for step in plan.changes if step.id not in leave]
-        left = [
-            step for step in steps if step.blocked and not accept_risk and not self._accepted(step)
-        ]
-        steps = [_with_reason(step, accept_risk) for step in steps if step not in left]
-        if not steps:
-            if left:
-                raise _blocked(left, plan.op)
-            repaired = (*plan.stage.repaired, *recover(self.scope))
-            return Receipt(0, repaired=repaired, kept=kept)
-        pending = PendingChange(
-            plan.op,
-            join_names(f"`{step.id}`" for step in steps[:5]),
-            [
-                SkillChange(
-                    step.id,
-                    step.staged,
-                    step.was,
-                    step.tree_digest.digest if step.tree_digest is not None else "",
-                )
-                for step in steps
-            ],
-            partial(_relocked, steps=steps),
-            bases={
-                base: os.path.join(plan.stage.path, f"{base}.zip")
-                for step in steps
-                for base in step.bases
-            },
-            seen={step.id: step.installed for step in steps},
+        return self._applier.apply(
+            plan, accept_risk=accept_risk, skipped_ids=leave, grant_tools=grant_tools
         )
-        was = {self.scope.target(step.id): step.was for step in steps}
-        with suppress(SatchelError):  # for an undo of a change that is interrupted
-            self.trust.suspend(was, keep=list(was))
-        receipt = commit(self.scope, pending, plan.stage)
-        self._invalidate()
-        done = receipt._replace(done=tuple(steps), left=tuple(left), kept=kept)
-
-        def update_trust() -> None:
-            self._update_trust(plan.op, steps, accepted=bool(accept_risk))
-            if grant_tools:
-                self.trust.grant_tools({
-                    self.scope.target(step.id): step.tree_digest.digest
-                    for step in steps
-                    if step.difference.requests and step.tree_digest is not None
-                })  # fmt: skip
-
-        return self._complete(done, update_trust)
-
-    carry_out = apply  # the name up to 0.2
-
-    def _update_trust(self, op: str, steps: Sequence[ChangeStep], *, accepted: bool) -> None:
-        """Trust installed skills, revoke the trust of removed ones, and save accepted risks."""
-        gone = [step for step in steps if step.kind == "remove"]
-        targets = [self.scope.target(step.id) for step in gone]
-        was_trusted = any(self.trust.trusts(one, self.scope.boundary) for one in targets)
-        was_made = any(self.trust.is_authored(one) for one in targets)
-        made = op in _AUTHORED_OPS or (op == "rename" and was_made)
-        put = [step for step in steps if step.kind != "remove"]
-        self.trust.suspend(
-            {self.scope.target(step.id): step.was for step in steps},
-            keep=[self.scope.target(step.id) for step in put],
-        )
-        for step in put:
-            if accepted and step.blocked and step.tree_digest is not None and step.after:
-                self.trust.accept(step.tree_digest.digest, step.after.scan.accepted)
-        if op in _TRUSTED_OPS or (op == "rename" and was_trusted):
-            self.trust.trust(*(self.scope.target(step.id) for step in put), made=made)
-
-    def _complete(self, done: _Result, update_trust: Callable[[], object]) -> _Result:
-        """Save the trust that belongs to a change; raises `Incomplete` for any trouble."""
-        try:
-            update_trust()
-        except SatchelError as exc:
-            text = say("The change was made, but: {reason}", reason=exc.message)
-            done = done._replace(trouble=(text, exc.hint, *done.trouble))
-        if done.trouble:
-            first, *rest = done.trouble
-            raise Incomplete(first, say(". ").join(filter(None, rest)), receipt=done)
-        return done
-
-    def _invalidate(self) -> None:
-        if self._library is not None:
-            self._library.invalidate()
-
-    def _accepted(self, step: ChangeStep) -> bool:
-        """Whether this user accepted this content before."""
-        return step.tree_digest is not None and self.trust.accepts(step.tree_digest.digest)
 
     def undo(self, *, redo: bool = False, number: int = 0) -> Undone:
         """Undo the last change.
@@ -486,90 +473,151 @@ class Store:
             Incomplete: it was undone, but the trust could not be saved, or the disk did not
                 confirm it.
         """
-        undone = undo_change(self.scope, redo=redo, number=number)
-        self._invalidate()
-        return self._complete(undone, lambda: self._restore_trust(undone.changes))
+        return self._applier.undo(redo=redo, number=number)
 
-    def _restore_trust(self, changes: Iterable[SkillChange]) -> None:
-        """Restore the trust of the restored contents, and revoke that of the replaced ones."""
-        at = {self.scope.target(change.id): change for change in changes}
-        self.trust.suspend({target: change.before for target, change in at.items()})
-        for target, change in at.items():
-            self.trust.restore(target, change.after)
+    def recover(self) -> None:
+        """Finish a change that was interrupted, or remove what it left; see `repaired`."""
+        self.repaired = self._applier.recover()
 
     def history(self) -> list[HistoryEntry]:
         """The changes that can be undone, newest first."""
         return read_entries(self.scope)
 
+    def last_change(self, *, redo: bool = False) -> tuple[str, int]:
+        """When the last change was made, or undone with `redo`; empty when there is none."""
+        state = "undone" if redo else "done"
+        try:
+            entry = next(entry for entry in self.history() if entry.state == state)
+            path = self.scope.part("history", str(entry.number), ENTRY_FILE)
+            return entry.time, os.stat(path).st_mtime_ns
+        except (StopIteration, OSError, SatchelError):
+            return "", 0
+
     def require_complete(self, plan: ChangePlan, *, accept_risk: str = "") -> None:
         """Refuse a plan with refused or blocked steps.
+
+        Args:
+            plan: The plan.
+            accept_risk: As in `apply`: blocked steps count as complete then.
 
         Raises:
             SatchelError: the reason of the first refused step.
             Blocked: the scan blocks a step.
         """
-        for step in plan.of_kind("refused"):
-            if step.error is not None:
-                raise step.error
-        blocked = [step for step in plan.blocked if not self._accepted(step)]
-        if blocked and not accept_risk:
-            raise _blocked(blocked, plan.op)
+        self._applier.require_complete(plan, accept_risk=accept_risk)
 
     def verify(
         self, names: Iterable[str] = (), *, progress: Callable[[int, int], None] | None = None
     ) -> list[InstallState]:
-        """Compare skills on disk with the lockfile.
+        """Compare skills on disk with the lockfile; an interrupted change is finished first.
 
         Args:
             names: The skills; all when empty.
             progress: Called with the number done and the total.
+
+        Example:
+            assert [item.state for item in store.verify(["review"])] == ["intact"]
         """
+        if os.path.lexists(self.scope.part(JOURNAL_FILE)):
+            self.recover()
         lock = self.lock()
-        chosen = [self.resolve(name) for name in names] or sorted({*lock, *self._ids()})
-        found: list[InstallState] = []
-        for skill_id in chosen:
+        skill_ids = [self.resolve(name) for name in names] or sorted(
+            {*lock, *self._skills.folder_ids()}
+        )
+        states: list[InstallState] = []
+        for skill_id in skill_ids:
             if progress is not None:
-                progress(len(found), len(chosen))
-            found.append(verify_one(self.scope, lock.get(skill_id), skill_id))
-        return found
+                progress(len(states), len(skill_ids))
+            entry = lock.get(skill_id)
+            digest = (entry.upstream or entry.tree) if entry is not None else ""
+            state = verify_skill(self.scope, entry, skill_id)
+            states.append(state._replace(revoked=self.trust.read().revoked.get(digest, "")))
+        return states
+
+    def find_revoked(self) -> dict[str, str]:
+        """Ask the hubs which installed skills they revoked; those are not offered any more.
+
+        Returns:
+            The id of each revoked skill, and the hub's reason.
+
+        Raises:
+            SatchelError: a hub cannot be read.
+        """
+        revoked_skills: dict[str, str] = {}
+        reasons: dict[str, str] = {}
+        folders: dict[str, str] = {}
+        errors: list[SatchelError] = []
+        for entry in self.lock().values():
+            if entry.place.kind != "hub" or self._hubs is None:
+                continue
+            digest = entry.upstream or entry.tree
+            try:
+                revoked = self._hubs().revoked(entry.place, base=self.scope.root)
+            except SatchelError as exc:
+                errors.append(exc)
+                continue
+            if digest in revoked:
+                revoked_skills[entry.id] = reasons[digest] = shown(revoked[digest])
+                folders[self.scope.target(entry.id)] = entry.tree
+        self.trust.add_revoked(reasons, folders)
+        if errors:
+            raise errors[0]
+        return revoked_skills
+
+    def _learn_revoked(self) -> None:
+        with suppress(SatchelError):  # what fails here fails for the skill itself too
+            self.find_revoked()
+
+    def hub_count(self, hub: str) -> int:
+        """The number of commits of a hub that the lockfile names; 0 for none."""
+        places = [entry.place for entry in self.lock().values() if entry.place.hub == hub]
+        return max((int(place.seen) for place in places if place.seen.isdecimal()), default=0)
+
+    def lower_hub_count(self, hub: str, count: int) -> None:
+        """Write a lower number of commits of a hub into the lockfile.
+
+        Args:
+            hub: The name of the hub.
+            count: The number that it has now.
+        """
+        if self.hub_count(hub) <= count:
+            return
+        self.recover()
+        with locked_scope(self.scope):
+            lock = self.lock()
+            for skill_id, entry in lock.items():
+                if entry.place.hub == hub:
+                    place = entry.place._replace(seen=str(count))
+                    lock[skill_id] = entry._replace(place=place)
+            write_lockfile(self.scope, lock)
+
+    def _invalidate(self) -> None:
+        if self._library is not None:
+            self._library.invalidate()
 
     # --- lookup ---------------------------------------------------------------------------
 
     def resolve(self, name: str) -> str:
         """The id of a skill of this scope, from its id or name.
 
+        Args:
+            name: The id or the name of a skill.
+
         Raises:
             NotFound: there is no such skill.
             Refused: it belongs to a product or to another location.
         """
-        lock = self.lock()
-        plain = name == os.path.basename(name) and not name.startswith(".")
-        if name in lock or (plain and os.path.isdir(self.scope.target(name))):
-            return name
-        for entry in lock.values():
-            if entry.name == name:
-                return entry.id
-        elsewhere = self._library.find(name) if self._library is not None else []
-        for skill in elsewhere:
-            if os.path.realpath(skill.origin.root) == os.path.realpath(self.scope.folder):
-                if "/" not in skill.head.id:
-                    return skill.head.id
-                raise not_ours(skill)
-        if elsewhere:
-            raise not_ours(elsewhere[0])
-        near = close_names(name, {*lock, *self._ids()})
-        raise NotFound(
-            say("There is no skill `{name}`", name=name),
-            say("Did you mean {names}?", names=join_names(near))
-            if near
-            else say("Run `{command}`", command="satchel list --all"),
-        )
+        return self._skills.resolve(name, self.lock())
 
     def tree(self, name: str) -> Tree:
-        """The files of an installed skill."""
+        """The files of an installed skill.
+
+        Args:
+            name: The id or the name of a skill.
+        """
         return FolderTree(os.path.join(self.scope.folder, self.resolve(name)))
 
-    def _locked(self, lock: Lock, name: str) -> LockEntry:
+    def _locked_entry(self, lock: Lock, name: str) -> LockEntry:
         skill_id = self.resolve(name)
         if skill_id not in lock:
             raise NotFound(
@@ -578,56 +626,31 @@ class Store:
             )
         return lock[skill_id]
 
-    def _ids(self) -> list[str]:
-        try:
-            names = os.listdir(self.scope.folder)
-        except OSError:
-            return []
-        return [
-            name
-            for name in names
-            if not name.startswith(".") and os.path.isdir(os.path.join(self.scope.folder, name))
-        ]
-
     def _plan(
-        self, op: str, make: Callable[[StepBuilder], Iterable[ChangeStep]], lock: Lock | None = None
+        self,
+        op: str,
+        make_steps: Callable[[StepBuilder], Iterable[ChangeStep]],
+        lock: Lock | None = None,
     ) -> ChangePlan:
-        """A plan with its staging folder, which is deleted when `make` raises."""
+        """Create a plan with its staging folder, which is deleted when `make_steps` raises."""
         with ExitStack() as stack:
             stage = stack.enter_context(StagingFolder(self.scope))
             stage.repaired = self.repaired
             lock = self.lock() if lock is None else lock
             scans = self._library.integrity.scans if self._library is not None else None
-            steps = list(make(StepBuilder(self.scope, stage, lock, self._hubs, scans)))
+            builder = StepBuilder(self.scope, stage, lock, self._hubs, scans)
+            steps = list(make_steps(builder))
             return ChangePlan(op, self.scope, steps, stage, stack.pop_all())
 
 
-def _blocked(steps: Sequence[ChangeStep], op: str) -> Blocked:
-    hint = say("Read what it found; to install it all the same, give `--accept-risk WHY`")
-    if op == "lock":  # it is installed already
-        hint = say(PROBLEMS["blocked"].fix, name=steps[0].id)
-    return Blocked(
-        say("The scan blocked {names}", names=join_names(f"`{step.id}`" for step in steps)), hint
-    )
+def _resolving_steps(builder: StepBuilder, sides: Mapping[str, Side]) -> Iterator[ChangeStep]:
+    """Steps that take one side of the conflict marks in skills."""
+    for skill_id, side in sides.items():
+        step = resolving_step(builder, skill_id, side)
+        if step is not None:
+            yield step
 
 
-def _with_reason(step: ChangeStep, reason: str) -> ChangeStep:
-    """A blocked step with the reason for accepting the risk in its lockfile entry."""
-    if not reason or not step.blocked or step.after is None:
-        return step
-
-    why = f"{time.strftime('%Y-%m-%d', time.gmtime())}: {reason}"
-    return step._replace(after=step.after._replace(scan=step.after.scan._replace(accepted=why)))
-
-
-def _relocked(lock: Lock, steps: Sequence[ChangeStep]) -> Lock:
-    """The lock after the steps; raises `Conflict` when an entry changed since the plan."""
-    changed = dict(lock)
-    for step in steps:
-        if lock.get(step.id) != step.before:
-            raise changed_meanwhile(step.id)
-        if step.after is not None:
-            changed[step.id] = step.after
-        else:
-            changed.pop(step.id, None)
-    return changed
+def _sides_by_id(lock: Lock, keep: Side | Mapping[str, Side] | None) -> Mapping[str, Side]:
+    """The side of the conflicts of each skill."""
+    return dict.fromkeys(lock, keep) if isinstance(keep, str) else keep or {}

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from satchel.errors import SatchelError
 from satchel.library.fingerprint import is_settled, list_stamps
-from satchel.skill.file_tree import FolderTree, TreeFile, hash_tree, read_whole
+from satchel.skill.file_tree import FolderTree, MemoryTree, hash_tree, read_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from satchel.library.fingerprint import Survey
-    from satchel.skill.file_tree import Mode, Tree, TreeDigest
+    from satchel.skill.file_tree import Tree, TreeDigest
 
 NO_DIGEST = "unsealed"
 """The digest of a file, or of a folder that cannot be hashed. Part of the journal's format."""
@@ -60,24 +60,13 @@ def digest_tree(tree: Tree) -> TreeDigest:
     return tree.fingerprint if isinstance(tree, HashedTree) else hash_tree(tree)
 
 
-class ComposedTree:
-    """Files in memory, each with its mode."""
-
-    def __init__(self, content: Mapping[str, tuple[bytes, Mode]]) -> None:
-        self._content = content
-        self.files = tuple(
-            TreeFile(path, len(content[path][0]), content[path][1])
-            for path in sorted(content, key=os.fsencode)
-        )
-
-    def chunks(self, path: str) -> Iterator[bytes]:
-        """The content, at once."""
-        yield self._content[path][0]
-
-
-def read_content(tree: Tree) -> dict[str, tuple[bytes, Mode]]:
-    """The files of a tree with their modes, for a `ComposedTree`."""
-    return {file.path: (read_whole(tree, file.path), file.mode) for file in tree.files}
+def copy_tree(tree: Tree, changes: Mapping[str, bytes] | None = None) -> MemoryTree:
+    """Read a tree into memory; `changes` are files that are replaced or added."""
+    modes = {file.path: file.mode for file in tree.files}
+    content = {path: read_whole(tree, path) for path in modes}
+    copy = MemoryTree({**content, **(changes or {})})
+    copy.files = tuple(file._replace(mode=modes.get(file.path, "file")) for file in copy.files)
+    return copy
 
 
 class PathState(NamedTuple):
@@ -96,7 +85,7 @@ def state_at(path: str) -> PathState:
     """Hash what is at a path.
 
     Raises:
-        OSError: it cannot be read. That never counts as an empty place.
+        OSError: it cannot be read. That never counts as nothing at the path.
     """
     try:
         mode = os.lstat(path).st_mode
@@ -104,10 +93,12 @@ def state_at(path: str) -> PathState:
             return PathState("link:" + os.readlink(path))
         if not stat.S_ISDIR(mode):
             return PathState(NO_DIGEST)
-        began = time.time_ns()
+        started_ns = time.time_ns()
         rows = list_stamps(path)  # before hashing: a file that changes later differs from its row
-        found = hash_tree(FolderTree(path))
-        return PathState(found.digest, found, rows if is_settled(rows, began) else None)
+        tree_digest = hash_tree(FolderTree(path))
+        return PathState(
+            tree_digest.digest, tree_digest, rows if is_settled(rows, started_ns) else None
+        )
     except (FileNotFoundError, NotADirectoryError):
         # It is not there, or is being changed right now.
         return PathState(NO_DIGEST if os.path.lexists(path) else "")
@@ -120,14 +111,14 @@ def digest_at(path: str) -> str:
     return state_at(path).digest
 
 
-def has_changed(path: str, known: PathState) -> bool:
+def has_changed(path: str, state: PathState) -> bool:
     """Whether a path holds something else than it did.
 
     Raises:
         OSError: it cannot be read.
     """
-    if known.rows is not None and not os.path.islink(path):
+    if state.rows is not None and not os.path.islink(path):
         with suppress(OSError, SatchelError):
-            if list_stamps(path) == known.rows:
+            if list_stamps(path) == state.rows:
                 return False
-    return digest_at(path) != known.digest
+    return digest_at(path) != state.digest

@@ -20,12 +20,16 @@ from satchel.i18n import say
 from satchel.store.disk_errors import changed_meanwhile, disk_errors_as_refusal
 from satchel.store.history import read_history, replay
 from satchel.store.journal import SkillChange
-from satchel.store.recovery import apply_rows, edited_note, locked_scope, recover_locked
+from satchel.store.record_files import apply_entries, edited_note
+from satchel.store.recovery import recover_locked
+from satchel.store.scope_lock import locked_scope
 from satchel.store.transaction import PendingChange, commit_locked
 from satchel.store.trees import digest_at, state_at
 from satchel.store.workdir import check_scope, is_ours
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from satchel.store.history import UndoState
     from satchel.store.journal import TransactionRecord
     from satchel.store.trees import PathState
@@ -35,11 +39,21 @@ State = Literal["done", "undone", "past", "damaged"]
 
 
 class HistoryEntry(NamedTuple):
-    """A completed change."""
+    """One entry of `Store.history`.
+
+    Example:
+        from satchel import Satchel
+
+        for entry in Satchel.for_project(".").store().history():
+            print(entry.number, entry.op, entry.summary, entry.state)
+    """
 
     number: int
+    """Its number in the history."""
     op: str
+    """What was done: `import`, `update`, `remove` and others."""
     summary: str
+    """One line for people."""
     time: str
     """`2030-01-31T12:00:00Z`."""
     ids: tuple[str, ...]
@@ -53,14 +67,16 @@ class HistoryEntry(NamedTuple):
 
 
 class Undone(NamedTuple):
-    """The result of an undo or redo."""
+    """The result of `Store.undo`."""
 
     number: int
     """Of the new entry in the history."""
     op: str
     """Of the change that was undone or redone."""
     summary: str
+    """One line about that change."""
     ids: tuple[str, ...]
+    """The skills that it changed."""
     repaired: tuple[str, ...] = ()
     """What recovery did before."""
     notes: tuple[str, ...] = ()
@@ -80,12 +96,15 @@ def history(scope: Scope) -> list[HistoryEntry]:
         if not is_ours(scope):
             return []
         check_scope(scope)
-        past = read_history(scope)
-    undoable = replay(past.records)
-    entries = [_history_entry(record, undoable) for record in past.records]
+        history_state = read_history(scope)
+    undoable = replay(history_state.records)
+    entries = [_history_entry(record, undoable) for record in history_state.records]
     reason = say("it is damaged, or was not written here")
-    lost = (*past.damaged, *past.foreign)
-    entries += [HistoryEntry(one, "", reason, "", (), "damaged") for one in lost]
+    unusable_numbers = (*history_state.damaged, *history_state.foreign)
+    entries += [
+        HistoryEntry(number=number, op="", summary=reason, time="", ids=(), state="damaged")
+        for number in unusable_numbers
+    ]
     return sorted(entries, key=lambda entry: -entry.number)
 
 
@@ -96,18 +115,31 @@ def _history_entry(record: TransactionRecord, undoable: UndoState) -> HistoryEnt
     elif record.number in undoable.undone:
         state = "undone"
     return HistoryEntry(
-        record.number, record.op, record.summary, record.time, record.ids, state, record.changes,
-        record.of,
-    )  # fmt: skip
+        number=record.number,
+        op=record.op,
+        summary=record.summary,
+        time=record.time,
+        ids=record.ids,
+        state=state,
+        changes=record.changes,
+        of=record.of,
+    )
 
 
-def undo(scope: Scope, *, redo: bool = False, number: int = 0) -> Undone:
+def undo(
+    scope: Scope,
+    *,
+    redo: bool = False,
+    number: int = 0,
+    settle: Callable[[Sequence[SkillChange]], object] | None = None,
+) -> Undone:
     """Restore what the last change replaced; with `redo`, what the last undo replaced.
 
     Args:
         scope: The scope.
         redo: Redo the last undo.
         number: Undo only if this entry is the next one; any when 0.
+        settle: As in `PendingChange`.
 
     Raises:
         NotFound: there is nothing to undo.
@@ -115,12 +147,12 @@ def undo(scope: Scope, *, redo: bool = False, number: int = 0) -> Undone:
         LockBroken: the lockfile is damaged.
         Refused: the disk reports an error, the old folder is missing, or it cannot be undone.
     """
-    with locked_scope(scope) as adopted:
-        repaired = [*adopted, *recover_locked(scope)]
+    with locked_scope(scope) as adoption_notes:
+        repaired = [*adoption_notes, *recover_locked(scope, settle)]
         edited: list[str] = []
-        seen: dict[str, PathState] = {}
+        states: dict[str, PathState] = {}
         with disk_errors_as_refusal(scope.part("history")):
-            past, record = _next_record(scope, redo=redo)
+            records_by_number, record = _find_next_record(scope, redo=redo)
             if number and record.number != number:
                 raise changed_meanwhile(str(number))
             if record.op == "rebuild":
@@ -129,45 +161,47 @@ def undo(scope: Scope, *, redo: bool = False, number: int = 0) -> Undone:
                     say("The damaged one is kept in `{path}`", path=record.entry(scope)),
                 )
             changes = [
-                _restoring_change(scope, record, change, seen, edited) for change in record.changes
+                _make_restoring_change(scope, record, change, states, edited)
+                for change in record.changes
             ]
         try:
-            rows = record.rows("before")
+            entries = record.rows("before")
         except LockBroken as exc:
-            raise _not_kept(record) from exc
-        origin = _origin(record, past)
+            raise _not_kept_error(record) from exc
+        original = _find_original(record, records_by_number)
 
         kind = "redo" if redo else "undo"
         pending = PendingChange(
             kind,
-            origin.summary,
+            original.summary,
             changes,
-            partial(apply_rows, ids=record.locked, rows=rows),
-            seen=seen,
+            partial(apply_entries, ids=record.locked, entries=entries),
+            seen=states,
             kind=kind,
             of=record.number,
+            settle=settle,
         )
         receipt = commit_locked(scope, pending, repaired=repaired)
-    kept = scope.part("history", str(receipt.number), "old")
-    notes = [edited_note(one, os.path.join(kept, one)) for one in edited]
+    old_folder = scope.part("history", str(receipt.number), "old")
+    notes = [edited_note(skill_id, os.path.join(old_folder, skill_id)) for skill_id in edited]
     return Undone(
-        receipt.number,
-        origin.op,
-        origin.summary,
-        record.ids,
-        receipt.repaired,
-        (*notes, *receipt.notes),
-        receipt.trouble,
-        tuple(changes),
+        number=receipt.number,
+        op=original.op,
+        summary=original.summary,
+        ids=record.ids,
+        repaired=receipt.repaired,
+        notes=(*notes, *receipt.notes),
+        trouble=receipt.trouble,
+        changes=tuple(changes),
     )
 
 
-def _next_record(
+def _find_next_record(
     scope: Scope, *, redo: bool
 ) -> tuple[dict[int, TransactionRecord], TransactionRecord]:
-    """The history by number, and the next record to undo or redo."""
-    past = read_history(scope)
-    state = replay(past.records)
+    """Return the history by number, and the next record to undo or redo."""
+    history_state = read_history(scope)
+    state = replay(history_state.records)
     stack = state.undone if redo else state.done
     if not stack:
         hint = say("Run `satchel undo --list` to see what was changed")
@@ -176,46 +210,51 @@ def _next_record(
         raise NotFound(
             say("There is nothing to do again") if redo else say("There is nothing to undo"), hint
         )
-    if past.damaged and max(past.damaged) > stack[-1]:
+    if history_state.damaged and max(history_state.damaged) > stack[-1]:
         raise Refused(
-            say("`{path}` is damaged", path=scope.part("history", str(max(past.damaged)))),
+            say("`{path}` is damaged", path=scope.part("history", str(max(history_state.damaged)))),
             say("Change it by hand"),
         )
-    by_number = {record.number: record for record in past.records}
+    by_number = {record.number: record for record in history_state.records}
     return by_number, by_number[stack[-1]]
 
 
-def _restoring_change(
+def _make_restoring_change(
     scope: Scope,
     record: TransactionRecord,
     change: SkillChange,
-    seen: dict[str, PathState],
+    states: dict[str, PathState],
     edited: list[str],
 ) -> SkillChange:
-    seen[change.id] = state_at(scope.target(change.id))
-    now = seen[change.id].digest
-    if now and now != change.after:
+    states[change.id] = state_at(scope.target(change.id))
+    present_digest = states[change.id].digest
+    if present_digest and present_digest != change.after:
         edited.append(change.id)
     if not change.before:
-        return SkillChange(change.id, "", now, "")
+        return SkillChange(change.id, "", present_digest, "")
     staged = record.old(scope, change.id)
-    found = digest_at(staged)
-    if found != change.before:
+    staged_digest = digest_at(staged)
+    if staged_digest != change.before:
         # Deleted or replaced in the history's folder.
-        raise _not_kept(record)
+        raise _not_kept_error(record)
     return SkillChange(
-        change.id, os.path.relpath(staged, scope.work).replace(os.sep, "/"), now, found
+        change.id,
+        os.path.relpath(staged, scope.work).replace(os.sep, "/"),
+        present_digest,
+        staged_digest,
     )
 
 
-def _origin(record: TransactionRecord, past: dict[int, TransactionRecord]) -> TransactionRecord:
+def _find_original(
+    record: TransactionRecord, records_by_number: dict[int, TransactionRecord]
+) -> TransactionRecord:
     """The change that a chain of undo and redo is about."""
-    while record.kind != "do" and record.of in past:
-        record = past[record.of]
+    while record.kind != "do" and record.of in records_by_number:
+        record = records_by_number[record.of]
     return record
 
 
-def _not_kept(record: TransactionRecord) -> Refused:
+def _not_kept_error(record: TransactionRecord) -> Refused:
     return Refused(
         say("What change {number} replaced is not in the history any more; nothing was changed",
             number=record.number),

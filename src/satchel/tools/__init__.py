@@ -1,9 +1,10 @@
 """The tools an agent can call, and the toolset that finds, describes and runs them.
 
 Reading order: `base` (the interface), `toolset`, `schema`, then one module per tool: `skill_tool`,
-`read_file`, `selection` (SkillSearch), `program_tool` with `program_runner` and `secrets` (tools of
-skill.yaml), `packaged` with `workspace` (tools of installed packages), `excel`. `permission_rules`
-has the tool patterns, `framing` marks text from files. `satchel.session` is the only caller.
+`read_file`, `selection` (SkillSearch), `script_tool` (RunScript), `program_tool` (tools of
+skill.yaml), `packaged` with `workspace` (tools of installed packages), `excel`. `program_run` runs
+the programs of both for a call, with `program_runner` and `secrets`. `permission_rules` has the
+tool patterns, `framing` marks text from files. `satchel.session` is the only caller.
 """
 
 from __future__ import annotations

@@ -23,13 +23,14 @@ from typing import Any
 from satchel.skill.metadata import as_words
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-_FORMS = (
+# The outer group of each form closes last, so that `lastgroup` is its kind.
+_PLACEHOLDER_FORMS = (
     r"(?P<all>\\?\$ARGUMENTS(?:\[(?P<index>\d{1,3})\]|(?![A-Za-z0-9_])))"
     r"|(?P<folder>\\?\$\{(?:CLAUDE_)?SKILL_DIR\})"
-    r"|(?P<place>\\?(?<![A-Za-z0-9_$])\$(?P<number>[1-9])(?![A-Za-z0-9_]|[.,]\d))"
+    r"|(?P<position>\\?(?<![A-Za-z0-9_$])\$(?P<number>[1-9])(?![A-Za-z0-9_]|[.,]\d))"
 )
-_PLAIN = re.compile(_FORMS)
-_HINTED = re.compile(r"\[[^\]]*\]|<[^>]*>|\S+")
+_PLACEHOLDER = re.compile(_PLACEHOLDER_FORMS)
+_HINTED_ARGUMENT = re.compile(r"\[[^\]]*\]|<[^>]*>|\S+")
 
 
 def argument_names(value: Any) -> tuple[str, ...]:
@@ -72,12 +73,13 @@ def apply_arguments(
         names: The names in the skill's `arguments` field, in order.
         hint: Its `argument-hint` field, which implies their number.
     """
-    given = bool(args.strip())
+    has_arguments = bool(args.strip())
     if "$" not in body:
-        return _append(body, args) if given else body
-    filling = _Substitution(body, args if given else "", base_dir, names, hint)
-    text = filling.pattern.sub(filling.fill, body)
-    return _append(text, args) if given and not filling.complete() else text
+        return _append(body, args) if has_arguments else body
+    substitution = _Substitution(body, args if has_arguments else "", base_dir, names, hint)
+    text = substitution.pattern.sub(substitution.replace, body)
+    is_complete = not has_arguments or substitution.used_every_argument()
+    return text if is_complete else _append(text, args)
 
 
 def _append(text: str, args: str) -> str:
@@ -92,31 +94,34 @@ class _Substitution:
         self._base_dir = base_dir
         self._names = names
         self._words = split_arguments(args)
-        self._declared_count = len(names) or len(_HINTED.findall(hint))
+        self._declared_count = len(names) or len(_HINTED_ARGUMENT.findall(hint))
         self._uses_arguments = bool(self._declared_count) or "$ARGUMENTS" in body
-        self._whole = False
-        self._used: set[int] = set()
-        self.pattern = _PLAIN
+        self._used_whole_text = False
+        self._used_indexes: set[int] = set()
+        self.pattern = _PLACEHOLDER
         if names:
             # The longest first, so that `$issue_id` is not read as `$issue`.
             choice = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
             named = rf"(?P<named>\\?\$(?P<name>{choice})(?![A-Za-z0-9_]))"
-            self.pattern = re.compile(f"{_FORMS}|{named}")
+            self.pattern = re.compile(f"{_PLACEHOLDER_FORMS}|{named}")
 
-    def complete(self) -> bool:
-        """Whether every argument was used."""
-        return self._whole or len(self._used) == len(self._words) > 0
+    def used_every_argument(self) -> bool:
+        """Whether every argument was used; False when there is none."""
+        if self._used_whole_text:
+            return True
+        return bool(self._words) and len(self._used_indexes) == len(self._words)
 
-    def fill(self, match: re.Match[str]) -> str:
+    def replace(self, match: re.Match[str]) -> str:
         """The replacement of one placeholder."""
-        found = match.group()
+        placeholder = match.group()
         kind = match.lastgroup
-        value = self._value(match, str(kind))
+        value = self._replacement(match, str(kind))
         if value is None:
-            return found
-        return found[1:] if found.startswith("\\") else value
+            return placeholder
+        return placeholder[1:] if placeholder.startswith("\\") else value
 
-    def _value(self, match: re.Match[str], kind: str) -> str | None:
+    def _replacement(self, match: re.Match[str], kind: str) -> str | None:
+        """The value of a placeholder, which counts as used unless it is escaped."""
         escaped = match.group().startswith("\\")
         if kind == "folder":
             return self._base_dir
@@ -124,7 +129,7 @@ class _Substitution:
             index = match.group("index")
             if index is not None:
                 return self._word(int(index), escaped=escaped)
-            self._whole = self._whole or not escaped
+            self._used_whole_text = self._used_whole_text or not escaped
             return self._args
         if kind == "named":
             return self._word(self._names.index(match.group("name")), escaped=escaped)
@@ -134,8 +139,9 @@ class _Substitution:
         return self._word(number - 1, escaped=escaped)
 
     def _word(self, index: int, *, escaped: bool) -> str:
+        """One argument, which counts as used unless its placeholder is escaped."""
         if index >= len(self._words):
             return ""
         if not escaped:
-            self._used.add(index)
+            self._used_indexes.add(index)
         return self._words[index]

@@ -10,22 +10,33 @@ import os
 import threading
 import time
 from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from satchel.envelope import answer, failure
+from satchel.runners.base import is_cancelled
 from satchel.tools.schema import check
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from asyncio import AbstractEventLoop, Future
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from satchel.envelope import Envelope, ErrorCode
     from satchel.library import Snapshot
-    from satchel.runners.base import Cancel
+    from satchel.runners.base import Cancel, Change
     from satchel.skill.model import Skill
 
+    ReviewChanges = Callable[[tuple[Change, ...], Callable[[Change], str]], bool | str]
+    """Decides about changes that belong together, given the function that makes their diffs; a
+    text is the reason why no person could decide."""
+
+
+T = TypeVar("T")
 
 _CANCEL_TIMEOUT_S = 5
+_CANCEL_CHECK_S = 0.05
 
 
 class ToolCall(NamedTuple):
@@ -33,7 +44,7 @@ class ToolCall(NamedTuple):
 
     resolved: ResolvedCall
     arguments: dict[str, Any]
-    given: dict[str, Any]
+    received: dict[str, Any]
     """The arguments as received, for the reply."""
     started: float
     stack: tuple[str, ...] = ()
@@ -46,6 +57,11 @@ class ToolCall(NamedTuple):
     have none."""
     loaded: Sequence[str] = ()
     """Folders of the skills loaded in the session, latest first."""
+    loaded_digests: Mapping[str, str] = MappingProxyType({})
+    """Names of the skills loaded in the session, with the digest of the text that was loaded."""
+    review: ReviewChanges | None = None
+    """Decides whether changes that the tool proposes are applied; they are discarded without it.
+    Set by the session."""
 
     def answer(
         self,
@@ -60,7 +76,7 @@ class ToolCall(NamedTuple):
         return answer(
             text,
             data,
-            params=self.given,
+            params=self.received,
             time_ms=self.elapsed(),
             partial=partial,
             stats=stats,
@@ -81,7 +97,7 @@ class ToolCall(NamedTuple):
             code,
             message,
             next_step,
-            params=self.given,
+            params=self.received,
             time_ms=self.elapsed(),
             data=data,
             context={"path_resolved": path} if path else None,
@@ -101,9 +117,11 @@ class Folder(NamedTuple):
     """Number of files."""
     revision: str
     """Changes when a file is added, removed, renamed, edited or touched."""
+    modes: tuple[tuple[str, int], ...] = ()
+    """Path and mode of the files that may be scripts."""
 
 
-class SkillSource(NamedTuple):
+class ReadSkill(NamedTuple):
     """A skill's text, frontmatter and files."""
 
     body: str
@@ -123,20 +141,24 @@ class ResolvedCall:
 
     Attributes:
         name: Name of the tool.
-        given: The arguments as received.
+        received: The arguments as received.
         tool: The tool; None for one of the host, or when there is none of that name.
         snapshot: The snapshot in which tool and skill were looked up.
         skill: The skill that a call of `Skill` names; it need not be available.
         session: The session that resolved the call; another one resolves it again.
         source: The text of the skill, once it was read.
+        examined: The digest of the skill for whose content the permission was decided, where the
+            content decides.
     """
 
-    __slots__ = ("given", "name", "session", "skill", "snapshot", "source", "started", "tool")
+    __slots__ = (
+        "examined", "name", "received", "session", "skill", "snapshot", "source", "started", "tool"
+    )  # fmt: skip
 
     def __init__(
         self,
         name: str,
-        given: dict[str, Any],
+        received: dict[str, Any],
         tool: Tool | None,
         snapshot: Snapshot,
         skill: Skill | None = None,
@@ -144,11 +166,12 @@ class ResolvedCall:
     ) -> None:
         self.session = session
         self.name = name
-        self.given = given
+        self.received = received
         self.tool = tool
         self.snapshot = snapshot
         self.skill = skill
-        self.source: SkillSource | None = None
+        self.source: ReadSkill | None = None
+        self.examined = ""
         self.started = time.perf_counter()
 
 
@@ -168,8 +191,30 @@ class Tool:
     """The skill that provides the tool; empty for Satchel's own."""
     writes: bool = False
     """Whether it writes files of the project."""
+    unsandboxed: bool = False
+    """Whether it runs a program with the user's rights: each call needs approval."""
     hints: Mapping[str, bool] = MappingProxyType({})
     """MCP annotations that replace the default ones."""
+    secrets: tuple[str, ...] = ()
+    """Names of the secrets that it gets."""
+
+    @property
+    def proposes(self) -> bool:
+        """Whether its changes of files are proposed after the run, so that a person sees them."""
+        return False
+
+    def is_offered(self, snapshot: Snapshot) -> bool:
+        """Whether it is in the list of tools for this snapshot."""
+        return bool(snapshot.for_model) or not self.about_skills
+
+    def permission_arguments(self, call: ResolvedCall) -> dict[str, Any]:
+        """The arguments that patterns of permissions are compared with."""
+        return call.received
+
+    def reasons(self, call: ResolvedCall) -> tuple[str, ...]:
+        """What this call may do that needs approval, in addition to what the tool may do."""
+        del call
+        return ()
 
     def check(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Validate the arguments and fill in defaults.
@@ -184,12 +229,22 @@ class Tool:
         raise NotImplementedError
 
 
+class CallCancelled(Exception):
+    """The call was cancelled while it waited."""
+
+
 class CancelToken:
     """A `Cancel` that a host sets: a pipe that becomes readable."""
 
-    def __init__(self) -> None:
+    def __init__(self, loop: AbstractEventLoop | None = None) -> None:
+        """Create a token.
+
+        Args:
+            loop: The loop of an asynchronous host.
+        """
         self._lock = threading.Lock()
         self._read, self._write = os.pipe()
+        self._loop = loop
 
     def fileno(self) -> int:
         """The read end, readable once the token is set."""
@@ -210,12 +265,40 @@ class CancelToken:
             if read >= 0:
                 os.close(read)
 
+    def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the host's loop, and wait for it in this thread.
 
-async def cancellable(work: Callable[[Cancel], Envelope]) -> Envelope:
-    """Run a function in a worker thread, and cancel it when the task is cancelled."""
+        Raises:
+            CallCancelled: the call was cancelled first.
+        """
+        import asyncio
+
+        assert self._loop is not None  # noqa: S101 - only for an asynchronous host
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        while True:
+            try:
+                return future.result(_CANCEL_CHECK_S)
+            except TimeoutError:
+                if future.done():
+                    raise
+                if is_cancelled(self):
+                    future.cancel()
+                    raise CallCancelled from None
+
+
+async def cancellable(
+    work: Callable[[CancelToken], Envelope], *, own_thread: bool = False
+) -> Envelope:
+    """Run a function in a thread, and cancel it when the task is cancelled.
+
+    Args:
+        work: The function.
+        own_thread: Use no thread of the loop's pool, since the function may wait for a person.
+    """
     import asyncio
 
-    back = CancelToken()
+    loop = asyncio.get_running_loop()
+    back = CancelToken(loop)
 
     def run() -> Envelope:
         try:
@@ -223,7 +306,15 @@ async def cancellable(work: Callable[[Cancel], Envelope]) -> Envelope:
         finally:
             back.close()
 
-    running = asyncio.ensure_future(asyncio.to_thread(run))
+    if own_thread:
+        running: asyncio.Future[Envelope] = loop.create_future()
+        thread = threading.Thread(
+            target=copy_context().run, args=(_settle, running, run), name="satchel-call"
+        )
+        thread.daemon = True
+        thread.start()
+    else:
+        running = asyncio.ensure_future(asyncio.to_thread(run))
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
@@ -231,3 +322,14 @@ async def cancellable(work: Callable[[Cancel], Envelope]) -> Envelope:
         with suppress(asyncio.CancelledError):
             await asyncio.wait({running}, timeout=_CANCEL_TIMEOUT_S)
         raise
+
+
+def _settle(running: Future[Envelope], work: Callable[[], Envelope]) -> None:
+    """Run a function; the future gets its result, or what it raises."""
+    settle: Callable[[], None]
+    try:
+        settle = partial(running.set_result, work())
+    except BaseException as exc:  # noqa: BLE001 - raised where the future is awaited
+        settle = partial(running.set_exception, exc)
+    with suppress(RuntimeError):  # the loop is closed
+        running.get_loop().call_soon_threadsafe(settle)

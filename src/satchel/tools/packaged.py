@@ -10,16 +10,18 @@ from __future__ import annotations
 import logging
 import re
 import sys
+from importlib import import_module, metadata
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
-from satchel._optional import renamed
 from satchel.errors import InvalidInput
 from satchel.i18n import Message, join_names, language, model_language, render, say
 from satchel.settings import is_enabled
 from satchel.skill.problems import Problem
 from satchel.tools.base import Tool
-from satchel.tools.workspace import MAX_TEXT_CHARS, Failure, Text, ToolFailed, Workspace
+from satchel.tools.failures import Failure, Text, ToolFailed
+from satchel.tools.workspace import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -52,16 +54,53 @@ __all__ = [
 ]
 
 Kind = Literal["string", "integer", "number", "boolean", "array"]
-_LEAST = {"string": "minLength", "array": "minItems"}
+MAX_TEXT_CHARS = 8_000
+"""The longest text of an answer."""
+_MIN_SIZE_RULES = {"string": "minLength", "array": "minItems"}
+"""The rule by which a required parameter of a type is not empty."""
+GROUP = "satchel.skills"
+"""For `pyproject.toml`: `[project.entry-points."satchel.skills"]`."""
+State = Literal["enabled", "disabled", "missing", "broken", "shadowed"]
+_SKILL_NAME = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
+WRONG_ARGUMENTS = Failure(
+    "wrong-arguments",
+    "INVALID_PARAM",
+    Text("The arguments are wrong", "参数错误"),
+    Text("{slips}"),
+    Text("The parameters are {names}", "可用参数：{names}"),
+)
+FAULT = Failure(
+    "fault",
+    "INTERNAL_ERROR",
+    Text("The tool has a fault", "工具内部故障"),
+    Text("{name}"),
+    Text(
+        "Do not repeat the call; tell the user that it failed", "请勿重复调用，请告知用户调用失败"
+    ),
+)
+ALWAYS = (WRONG_ARGUMENTS, FAULT)
+"""Failures that every packaged tool has."""
+_TRUNCATION_NOTE = Text(
+    "[Cut to {limit} of {total} characters: ask for less at once]",
+    "[已截断为 {limit} / {total} 个字符：请缩小范围]",
+)
+_recorded_lines: WeakKeyDictionary[Trace, set[tuple[str, str, str]]] = WeakKeyDictionary()
+"""Start-up lines already recorded in each trace."""
+_cached_entry_points: dict[tuple[str, ...], list[EntryPoint]] = {}
+"""The entry points for each `sys.path`."""
 
 
 class PackagedParameter(NamedTuple):
     """One parameter of a tool."""
 
     name: str
+    """The name."""
     type: Kind
+    """The type in JSON Schema."""
     required: bool
+    """Whether a call has to give it."""
     default: Any
+    """Its value in calls that do not give it."""
     description: Text
     """Three things: what it is, what holds for it, and an example."""
     rule: dict[str, Any] = {}  # noqa: RUF012 - never changed
@@ -72,13 +111,21 @@ class Job(NamedTuple):
     """One call of a packaged tool: checked arguments with defaults, and file access."""
 
     arguments: dict[str, Any]
+    """The arguments of the call."""
     workspace: Workspace
+    """The files of the project."""
     language: str
+    """The language of the model, `en` or `zh`."""
     key: str = ""
     """Idempotency key; empty for calls of a model."""
 
     def say(self, text: Text, **values: object) -> str:
-        """Format a sentence in the language of the call."""
+        """Format a sentence in the language of the call.
+
+        Args:
+            text: The sentence.
+            values: What stands in its braces.
+        """
         sentence = text.to(self.language)
         return sentence.format(**values) if values else sentence
 
@@ -89,41 +136,72 @@ class ToolAnswer(NamedTuple):
     text: str
     """For the model. Untrusted text belongs in a frame."""
     data: dict[str, Any]
+    """The same as JSON values."""
     truncated: bool = False
     """Something is missing; `text` names it and how to get it."""
     stats: dict[str, Any] = {}  # noqa: RUF012 - never changed
+    """Counts and sizes for the envelope."""
     path: str = ""
     """The file of the call, relative to the project."""
 
 
 class PackagedTool(NamedTuple):
-    """One tool of a packaged skill."""
+    """One tool of a packaged skill.
+
+    Example:
+        from satchel.tools.packaged import ALWAYS, PackagedParameter, PackagedTool, Text, ToolAnswer
+        from satchel.tools.workspace import READING
+
+
+        def count(job):
+            words = job.workspace.read(job.arguments["path"], (".txt",)).decode().split()
+            return ToolAnswer(f"{len(words)} words", {"words": len(words)})
+
+
+        path = Text("Path relative to the project; required, .txt. Example: notes.txt")
+        tool = PackagedTool(
+            name="text_count",
+            description=Text("Count the words of a text file of the project; files up to 20 MB."),
+            parameters=(PackagedParameter("path", "string", True, None, path),),
+            failures=(*ALWAYS, *READING),
+            run=count,
+            example={"path": "notes.txt"},
+        )
+        assert tool.schema()["required"] == ["path"]
+    """
 
     name: str
     """`<domain>_<action>`: begins with the skill's name and `_`."""
     description: Text
     """20 to 80 characters: a verb first, then the limits."""
     parameters: tuple[PackagedParameter, ...]
+    """Its parameters."""
     failures: tuple[Failure, ...]
     """All declared failures; raising another one is a bug."""
     run: Callable[[Job], ToolAnswer]
+    """The function that does the work; it raises `ToolFailed`."""
     example: dict[str, Any]
     """Arguments of the call whose real output is on the page."""
     writes: bool = False
     """Whether it changes files, which needs approval."""
 
     def schema(self, language: str = "en") -> dict[str, Any]:
-        """The JSON Schema of its arguments."""
+        """The JSON Schema of its arguments.
+
+        Args:
+            language: `en` or `zh`, for the descriptions.
+        """
         properties: dict[str, Any] = {}
-        for one in self.parameters:
-            rule: dict[str, Any] = {"type": one.type, "description": one.description.to(language)}
-            if one.default is not None:
-                rule["default"] = one.default
-            if one.required and one.type in _LEAST:
-                rule[_LEAST[one.type]] = 1
-            properties[one.name] = {**rule, **one.rule}
+        for parameter in self.parameters:
+            description = parameter.description.to(language)
+            rule: dict[str, Any] = {"type": parameter.type, "description": description}
+            if parameter.default is not None:
+                rule["default"] = parameter.default
+            if parameter.required and parameter.type in _MIN_SIZE_RULES:
+                rule[_MIN_SIZE_RULES[parameter.type]] = 1
+            properties[parameter.name] = {**rule, **parameter.rule}
         schema: dict[str, Any] = {"type": "object", "properties": properties}
-        required = [one.name for one in self.parameters if one.required]
+        required = [parameter.name for parameter in self.parameters if parameter.required]
         if required:
             schema["required"] = required
         return {**schema, "additionalProperties": False}
@@ -133,15 +211,20 @@ class Scenario(NamedTuple):
     """A complete example: a task, and the call that does it."""
 
     title: Text
+    """The task."""
     tool: str
+    """The tool that does it."""
     arguments: dict[str, Any]
+    """The arguments of the call."""
 
 
 class Choice(NamedTuple):
     """A part of the wrapped library, and why it is offered or left out."""
 
     what: Text
+    """The part."""
     why: Text
+    """The reason."""
 
 
 class PackagedSkill(NamedTuple):
@@ -160,7 +243,9 @@ class PackagedSkill(NamedTuple):
     install: str
     """The command that installs what is missing."""
     overview: Text
+    """What it is for, in one sentence."""
     tools: tuple[PackagedTool, ...]
+    """Its tools."""
     when: tuple[Text, ...]
     """Three situations or more."""
     when_not: tuple[Text, ...]
@@ -170,7 +255,9 @@ class PackagedSkill(NamedTuple):
     scenarios: tuple[Scenario, ...]
     """Two or more."""
     exposed: tuple[Choice, ...]
+    """Parts of the library that are offered."""
     left_out: tuple[Choice, ...]
+    """Parts of the library that are not offered."""
     prepare: Callable[[str], None] | None = None
     """Writes the files that the examples need into a folder."""
 
@@ -195,48 +282,39 @@ class EntryPoint(NamedTuple):
     """Name and version of its distribution."""
 
 
-_found: dict[tuple[str, ...], list[EntryPoint]] = {}
-
-
 def entry_points() -> list[EntryPoint]:
     """The entry points of packaged skills; ours first, then by package and name.
 
     Cached for each `sys.path`: a package installed later is seen by the next process.
     """
     key = tuple(sys.path)
-    if key not in _found:
-        from importlib import metadata
-
-        found = [
-            EntryPoint(one.name, one.value.partition("[")[0].strip(), _distribution_of(one.dist))
-            for one in metadata.entry_points(group=GROUP)
+    if key not in _cached_entry_points:
+        points = [
+            EntryPoint(
+                entry.name, entry.value.partition("[")[0].strip(), _distribution_of(entry.dist)
+            )
+            for entry in metadata.entry_points(group=GROUP)
         ]
-        found.sort(key=lambda one: (not one.package.startswith("satchel "), one.package, one.name))
-        _found[key] = found
-    return list(_found[key])
+        points.sort(
+            key=lambda point: (not point.package.startswith("satchel "), point.package, point.name)
+        )
+        _cached_entry_points[key] = points
+    return list(_cached_entry_points[key])
 
 
 def clear_entry_points() -> None:
     """Clear the cache after a package was installed in this process."""
-    _found.clear()
+    _cached_entry_points.clear()
 
 
 def _distribution_of(package: Distribution | None) -> str:
     """Normalised name, and version; empty when the metadata lacks them."""
     try:
-        found = (package.name, package.version) if package is not None else ("", "")
+        fields = (package.name, package.version) if package is not None else ("", "")
     except Exception:  # noqa: BLE001 - each finder fails in its own way
         return ""
-    name, version = (str(one or "") for one in found)
+    name, version = (str(field or "") for field in fields)
     return f"{name.lower().replace('_', '-').replace('.', '-')} {version}".strip()
-
-
-GROUP = "satchel.skills"
-"""For `pyproject.toml`: `[project.entry-points."satchel.skills"]`."""
-State = Literal["enabled", "disabled", "missing", "broken", "shadowed"]
-_NAME = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
-_recorded: WeakKeyDictionary[Trace, set[tuple[str, str, str]]] = WeakKeyDictionary()
-"""Start-up lines already recorded in each trace."""
 
 
 class Packaged(NamedTuple):
@@ -274,19 +352,23 @@ def packaged_tools(settings: Settings, trace: Trace | None = None) -> list[Tool]
     if not settings.packaged:
         return []
     tools: list[Tool] = []
-    for one in find_packaged():
+    for entry in find_packaged():
         if trace is not None:
-            _record_startup(trace, one)
-        if one.state == "enabled" and one.skill is not None:
-            tools += [PackageTool(one.skill, tool, settings) for tool in one.skill.tools]
+            _record_startup(trace, entry)
+        if entry.state == "enabled" and entry.skill is not None:
+            tools += [PackageTool(entry.skill, tool, settings) for tool in entry.skill.tools]
     return tools
 
 
 def startup_lines(settings: Settings | None = None) -> list[str]:
-    """One line for each installed packaged skill, for hosts that show them."""
+    """One line for each installed packaged skill, for hosts that show them.
+
+    Args:
+        settings: The settings in force; without them, packaged skills are enabled.
+    """
     if settings is not None and not settings.packaged:
         return []
-    return [one.line for one in find_packaged()]
+    return [entry.line for entry in find_packaged()]
 
 
 def packaged_problems(settings: Settings | None = None) -> list[Problem]:
@@ -294,9 +376,9 @@ def packaged_problems(settings: Settings | None = None) -> list[Problem]:
     if settings is not None and not settings.packaged:
         return []
     return [
-        Problem("package-broken", values={"name": one.package, "reason": one.reason})
-        for one in find_packaged()
-        if one.state in {"broken", "shadowed"}
+        Problem("package-broken", values={"name": entry.package, "reason": entry.reason})
+        for entry in find_packaged()
+        if entry.state in {"broken", "shadowed"}
     ]
 
 
@@ -306,30 +388,32 @@ def find_packaged(env: Mapping[str, str] | None = None) -> list[Packaged]:
     Satchel's own come first, then by the package's name. The first skill of a name wins; a tool
     that an earlier one has is not replaced.
     """
-    found: list[Packaged] = []
+    all_packaged: list[Packaged] = []
     names: dict[str, str] = {}
     for point in entry_points():
-        one = _inspect(point, env)
-        if one.name in names:
-            reason = say("`{name}` is the one of `{owner}`", name=one.name, owner=names[one.name])
-            one = one._replace(state="shadowed", reason=reason)
-        names.setdefault(one.name, one.package)
-        found.append(one)
-    return found
+        entry = _inspect_entry_point(point, env)
+        if entry.name in names:
+            reason = say(
+                "`{name}` is the one of `{owner}`", name=entry.name, owner=names[entry.name]
+            )
+            entry = entry._replace(state="shadowed", reason=reason)
+        names.setdefault(entry.name, entry.package)
+        all_packaged.append(entry)
+    return all_packaged
 
 
-def _inspect(point: EntryPoint, env: Mapping[str, str] | None) -> Packaged:
+def _inspect_entry_point(point: EntryPoint, env: Mapping[str, str] | None) -> Packaged:
     package = point.package
-    if not _NAME.fullmatch(point.name):
-        return Packaged(point.name, package, "broken", None, _wrong_name(point.name))
+    if not _SKILL_NAME.fullmatch(point.name):
+        return Packaged(point.name, package, "broken", None, _invalid_name(point.name))
     switch = switch_of(point.name)
     if not is_enabled(switch, env):
         # Checked before the import: a disabled package runs no code.
         reason = say("`{name}` says so", name=switch)
         return Packaged(point.name, package, "disabled", None, reason)
     try:
-        skill = _load(point.value)
-        error = _record_error(skill, point.name)
+        skill = _load_skill(point.value)
+        error = _find_record_error(skill, point.name)
     except (Exception, SystemExit) as exc:  # noqa: BLE001 - third-party code
         reason = f"{type(exc).__name__}: {' '.join(str(exc).split())[:200]}"
         return Packaged(point.name, package, "broken", None, reason)
@@ -346,67 +430,47 @@ def _inspect(point: EntryPoint, env: Mapping[str, str] | None) -> Packaged:
     return Packaged(point.name, package, "enabled", skill)
 
 
-def _load(value: str) -> PackagedSkill:
-    from importlib import import_module
-
+def _load_skill(value: str) -> PackagedSkill:
     module, _, path = value.partition(":")
-    found: object = import_module(module.strip())
+    target: object = import_module(module.strip())
     for attribute in filter(None, path.strip().split(".")):
-        found = getattr(found, attribute)
-    if not isinstance(found, PackagedSkill):
-        raise TypeError(f"{value} is {type(found).__name__}, not PackagedSkill")
-    return found
+        target = getattr(target, attribute)
+    if not isinstance(target, PackagedSkill):
+        raise TypeError(f"{value} is {type(target).__name__}, not PackagedSkill")
+    return target
 
 
-def _record_error(skill: PackagedSkill, name: str) -> str:
+def _find_record_error(skill: PackagedSkill, name: str) -> str:
     if skill.name != name:
-        return _wrong_name(skill.name)
+        return _invalid_name(skill.name)
     names = [tool.name for tool in skill.tools]
-    wrong = [tool for tool in names if not (_NAME.fullmatch(tool) and tool.startswith(f"{name}_"))]
+    wrong = [
+        tool for tool in names if not (_SKILL_NAME.fullmatch(tool) and tool.startswith(f"{name}_"))
+    ]
     if wrong or not names or len(set(names)) < len(names):
-        return _wrong_name((wrong or names or [""])[0])
+        return _invalid_name((wrong or names or [""])[0])
     return ""
 
 
-def _wrong_name(name: str) -> str:
+def _invalid_name(name: str) -> str:
     return say("`{name}` is not a valid name", name=name[:60])
 
 
 def _is_installed(module: str) -> bool:
-    from importlib.util import find_spec
-
     try:
         return find_spec(module) is not None
     except (ImportError, ValueError):
         return False
 
 
-def _record_startup(trace: Trace, one: Packaged) -> None:
-    recorded = _recorded.setdefault(trace, set())
-    if (one.name, one.package, one.state) not in recorded:
-        recorded.add((one.name, one.package, one.state))
-        trace.record("packaged", (one.name,), state=one.state, package=one.package, line=one.line)
-        logging.getLogger("satchel").info("%s", one.line)
-
-
-WRONG_ARGUMENTS = Failure(
-    "wrong-arguments",
-    "INVALID_PARAM",
-    Text("The arguments are wrong", "参数错误"),
-    Text("{slips}"),
-    Text("The parameters are {names}", "可用参数：{names}"),
-)
-FAULT = Failure(
-    "fault",
-    "INTERNAL_ERROR",
-    Text("The tool has a fault", "工具内部故障"),
-    Text("{name}"),
-    Text(
-        "Do not repeat the call; tell the user that it failed", "请勿重复调用，请告知用户调用失败"
-    ),
-)
-ALWAYS = (WRONG_ARGUMENTS, FAULT)
-"""Failures that every packaged tool has."""
+def _record_startup(trace: Trace, entry: Packaged) -> None:
+    recorded = _recorded_lines.setdefault(trace, set())
+    if (entry.name, entry.package, entry.state) not in recorded:
+        recorded.add((entry.name, entry.package, entry.state))
+        trace.record(
+            "packaged", (entry.name,), state=entry.state, package=entry.package, line=entry.line
+        )
+        logging.getLogger("satchel").info("%s", entry.line)
 
 
 class PackageTool(Tool):
@@ -431,9 +495,9 @@ class PackageTool(Tool):
         try:
             return super().check(arguments)
         except InvalidInput as exc:
-            said = render(exc.message) if self._language == "zh" else str(exc.message)
-            names = ", ".join(f"`{one.name}`" for one in self._tool.parameters)
-            failed = ToolFailed(WRONG_ARGUMENTS, slips=said, names=names)
+            slips = render(exc.message) if self._language == "zh" else str(exc.message)
+            names = ", ".join(f"`{parameter.name}`" for parameter in self._tool.parameters)
+            failed = ToolFailed(WRONG_ARGUMENTS, slips=slips, names=names)
             failed.message = WRONG_ARGUMENTS.message(self._language, failed.values)
             raise failed from None
 
@@ -443,34 +507,25 @@ class PackageTool(Tool):
         try:
             answer = self._tool.run(job)
         except ToolFailed as exc:
-            return self._failed(call, exc)
+            return self._reply_to_failure(call, exc)
         except (Exception, SystemExit) as exc:  # noqa: BLE001 - third-party code
             failed = ToolFailed(FAULT, name=f"`{self.name}` ({type(exc).__name__})")
-            return self._failed(call, failed)
+            return self._reply_to_failure(call, failed)
         text, data, cut = answer.text, answer.data, answer.truncated
         if len(text) > MAX_TEXT_CHARS:
             # Fallback: the tool should have cut at a better place and named the next step.
-            note = self._say(_CUT, limit=MAX_TEXT_CHARS, total=len(text))
+            note = self._say(_TRUNCATION_NOTE, limit=MAX_TEXT_CHARS, total=len(text))
             text, cut = text[: MAX_TEXT_CHARS - len(note) - 1] + "\n" + note, True
         if cut:
             data = {**data, "truncated": True}
         return call.answer(text, data, partial=cut, stats=answer.stats, path=answer.path)
 
-    def _failed(self, call: ToolCall, exc: ToolFailed) -> Envelope:
-        whole = exc.failure.message(self._language, exc.values)
+    def _reply_to_failure(self, call: ToolCall, exc: ToolFailed) -> Envelope:
+        full_message = exc.failure.message(self._language, exc.values)
         # The remedy is the model's: people get the problem, in their language.
         problem = exc.failure.message(language(), exc.values, short=True)
-        message = Message("{whole}", people="{problem}", whole=whole, problem=problem)
+        message = Message("{whole}", people="{problem}", whole=full_message, problem=problem)
         return call.fail(exc.failure.code, message, "", {"failure": exc.failure.id})
 
     def _say(self, text: Text, **values: object) -> str:
         return text.to(self._language).format(**values)
-
-
-_CUT = Text(
-    "[Cut to {limit} of {total} characters: ask for less at once]",
-    "[已截断为 {limit} / {total} 个字符：请缩小范围]",
-)
-
-
-__getattr__ = renamed(__name__, {"Answer": "ToolAnswer"})

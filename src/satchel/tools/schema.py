@@ -6,6 +6,7 @@ properties. All errors are reported at once, so that a model needs one more try 
 
 from __future__ import annotations
 
+import json
 import math
 from typing import TYPE_CHECKING, Any, cast
 
@@ -37,8 +38,6 @@ def read_arguments(arguments: Any) -> dict[str, Any]:
     if arguments is None:
         return {}
     if isinstance(arguments, str | bytes):
-        import json
-
         if not arguments.strip():
             return {}
         try:
@@ -86,39 +85,47 @@ def check(
     Raises:
         InvalidInput: with all errors in the message.
     """
-    errors: list[str] = []
     properties: dict[str, dict[str, Any]] = schema["properties"]
-    found: dict[str, Any] = {}
-    for given, value in arguments.items():
-        name = aliases.get(given, given)
-        if name not in properties:
-            errors.append(Message("there is no parameter `{name}`", name=encodable(given)[:60]))
-        elif value is None:
-            continue  # models write null for what they leave out
-        elif name in found and found[name] != value:
-            names = {"name": given, "other": name}
-            errors.append(
-                Message("`{name}` and `{other}` are the same parameter and differ", **names)
-            )
-        else:
-            found[name] = encodable(value) if isinstance(value, str) else value
+    values, errors = _resolved_values(arguments, properties, aliases)
     required: list[str] = schema.get("required", [])
-    errors += [Message("`{name}` is missing", name=name) for name in required if name not in found]
-    for name, value in found.items():
+    errors += [Message("`{name}` is missing", name=name) for name in required if name not in values]
+    for name, value in values.items():
         error = _value_error(value, properties[name])
         if error:
             errors.append(Message("`{name}` {slip}", name=name, slip=error))
         elif isinstance(value, float) and properties[name]["type"] == "integer":
-            found[name] = int(value)
+            values[name] = int(value)
     if errors:
-        known = [f"`{one}`" for one in properties] or ["–"]
+        parameters = [f"`{name}`" for name in properties] or ["–"]
         raise InvalidInput(
-            join_messages(errors), Message("The parameters are {names}", names=known)
+            join_messages(errors), Message("The parameters are {names}", names=parameters)
         )
     for name, rule in properties.items():
-        if name not in found and "default" in rule:
-            found[name] = rule["default"]
-    return found
+        if name not in values and "default" in rule:
+            values[name] = rule["default"]
+    return values
+
+
+def _resolved_values(
+    arguments: dict[str, Any], properties: Mapping[str, Any], aliases: Mapping[str, str]
+) -> tuple[dict[str, Any], list[str]]:
+    """The values by the names of the schema, and what is wrong with the names."""
+    errors: list[str] = []
+    values: dict[str, Any] = {}
+    for key, value in arguments.items():
+        name = aliases.get(key, key)
+        if name not in properties:
+            errors.append(Message("there is no parameter `{name}`", name=encodable(key)[:60]))
+        elif value is None:
+            continue  # models write null for what they leave out
+        elif name in values and values[name] != value:
+            names = {"name": key, "other": name}
+            errors.append(
+                Message("`{name}` and `{other}` are the same parameter and differ", **names)
+            )
+        else:
+            values[name] = encodable(value) if isinstance(value, str) else value
+    return values, errors
 
 
 def _value_error(value: Any, rule: Mapping[str, Any]) -> str:

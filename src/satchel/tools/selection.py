@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from satchel.catalogue.render import xml_text
 from satchel.detect.base import EXPLICIT, DetectorNote, Match
+from satchel.detect.mentions import NameTable
 from satchel.errors import InvalidInput
 from satchel.i18n import Message, say
 from satchel.tools.base import Tool
@@ -42,7 +43,7 @@ def select(  # noqa: PLR0913
     snapshot: Snapshot,
     settings: Settings,
     trace: Trace | None,
-    more: Callable[[Detection], Mapping[str, Any]] | None = None,
+    extra_values: Callable[[Detection], Mapping[str, Any]] | None = None,
     *,
     limit: int | None = None,
     never: Iterable[str | Skill] = (),
@@ -57,7 +58,7 @@ def select(  # noqa: PLR0913
         snapshot: The snapshot to choose from.
         settings: Settings of the project.
         trace: Where the choice is recorded; no event and no span when None.
-        more: Gives further values to record, computed from the detection.
+        extra_values: Gives further values to record, computed from the detection.
         limit: Maximum number of skills, besides those mentioned by name.
         never: Excluded skills.
         waiting: `Library.untrusted_notice`, to add as a note.
@@ -79,12 +80,12 @@ def select(  # noqa: PLR0913
 
     if trace is None:
         answer = ask()
-        if more is not None:
-            more(answer)
+        if extra_values is not None:
+            extra_values(answer)
         return answer
     with span(SPAN, **{"satchel.detector": detector.name}) as note:
         answer = ask()
-        values = dict(more(answer)) if more is not None else {}
+        values = dict(extra_values(answer)) if extra_values is not None else {}
         _annotate(note, answer, values)
     record_selection(trace, goal_text, answer, **values)
     return answer
@@ -116,7 +117,7 @@ def check_limit(limit: object) -> None:
         )
 
 
-def record_selection(trace: Trace, goal_text: str, answer: Detection, **more: Any) -> None:
+def record_selection(trace: Trace, goal_text: str, answer: Detection, **extra: Any) -> None:
     """Record a choice: matches, detector, reasons and runners-up."""
     values: dict[str, Any] = {
         "detector": answer.detector,
@@ -134,7 +135,7 @@ def record_selection(trace: Trace, goal_text: str, answer: Detection, **more: An
         values["collapsed"] = [list(pair) for pair in answer.collapsed]
     if answer.cost is not None:
         values["cost"] = {key: float(value) for key, value in answer.cost.items()}
-    trace.record("selected", [match.name for match in answer.matches], **values, **more)
+    trace.record("selected", [match.name for match in answer.matches], **values, **extra)
 
 
 def search(
@@ -154,20 +155,25 @@ def search(
     """
     check_text(words)
     check_limit(limit)
-    found = detector.rank(words, skills, limit, reasons=reasons)
-    if called is not None and (not found or found[0].name != called.name):
-        first = next((match for match in found if match.name == called.name), None)
+    matches = detector.rank(words, skills, limit, reasons=reasons)
+    if called is not None and (not matches or matches[0].name != called.name):
+        first = next((match for match in matches if match.name == called.name), None)
         if first is None:
             evidence = (f"name: {called.name}",)
             first = Match(
                 called.name, 0.0, Message("called by its name"), evidence, called, EXPLICIT
             )
-        best = max([first.score, *(match.score for match in found)])
-        found = [first.replace(score=best), *(one for one in found if one.name != called.name)]
-    return found[:limit]
+        best = max([first.score, *(match.score for match in matches)])
+        matches = [
+            first.replace(score=best),
+            *(match for match in matches if match.name != called.name),
+        ]
+    return matches[:limit]
 
 
-def _annotate(note: Callable[[str, Any], None], answer: Detection, more: Mapping[str, Any]) -> None:
+def _annotate(
+    note: Callable[[str, Any], None], answer: Detection, extra: Mapping[str, Any]
+) -> None:
     """Add the choice to a span, without the request and texts that may quote it.
 
     Spans are exported to other machines. Reasons and notes quote the request, so they are in the
@@ -183,7 +189,7 @@ def _annotate(note: Callable[[str, Any], None], answer: Detection, more: Mapping
     note("satchel.notes", len(answer.notes))
     for key, value in (answer.cost or {}).items():
         note(f"satchel.cost.{key}", float(value))
-    for key, value in more.items():
+    for key, value in extra.items():
         note(f"satchel.{key}", value)
 
 
@@ -210,21 +216,30 @@ def annotate_notes(
     if notes and snapshot.withheld:
         # A skill for people only is not missing.
         notes = tuple(_corrected(note, snapshot) for note in notes)
-    if called := answer.unavailable:
-        names = {skill.name.casefold() for skill in called}
-        left = [note for note in notes if _missing_name(note).casefold() not in names]
+    if answer.unavailable:
         locked = settings.trust == "locked" and not settings.asks
-        notes = (*(hidden_skill_note(skill, locked=locked) for skill in called), *left)
-    missing = (one for one in never if isinstance(one, str) and not snapshot.find(one))
+        notes = _with_unavailable(notes, answer.unavailable, locked=locked)
+    missing = (name for name in never if isinstance(name, str) and not snapshot.find(name))
     notes += tuple(DetectorNote("never-missing", name=name) for name in missing)
     notes += (waiting,) if waiting else ()
     return answer if notes == answer.notes else answer._replace(notes=notes)
 
 
+def _with_unavailable(
+    notes: Iterable[str], skills: Sequence[Skill], *, locked: bool
+) -> tuple[str, ...]:
+    """Say why each of the skills is not offered, in place of notes that it is missing."""
+    names = {skill.name.casefold() for skill in skills}
+    others = (note for note in notes if _missing_name(note).casefold() not in names)
+    return (*(hidden_skill_note(skill, locked=locked) for skill in skills), *others)
+
+
 def hidden_skill_note(skill: Skill, *, locked: bool) -> DetectorNote:
-    """The note why an untrusted, blocked or unverified skill is not offered."""
+    """The note why a skill of `unavailable_skills` is not offered."""
     code = skill.problem_code(unpinned=locked)
-    return DetectorNote(code, name=skill.name, typed=skill.reference)
+    problem = skill.setup_problem
+    missing = {"what": problem.values["what"]} if problem else {}
+    return DetectorNote(code, name=skill.name, typed=skill.reference, **missing)
 
 
 def _missing_name(note: str) -> str:
@@ -238,24 +253,22 @@ def _corrected(note: str, snapshot: Snapshot) -> str:
     name = _missing_name(note)
     if not name:
         return note
-    from satchel.detect.mentions import NameTable
-
     people_only = [skill for skill in snapshot.skills if not skill.for_model]
     skill = NameTable(people_only).exact(name)
     return note if skill is None else DetectorNote("people-only", name=skill.name)
 
 
 def unavailable_skills(snapshot: Snapshot) -> tuple[Skill, ...]:
-    """The skills that would be offered if they were trusted; not those whose name is taken."""
-    found = (
+    """The skills that a person can make usable; not those whose name is taken."""
+    skills = (
         skill
         for skill in snapshot.hidden
-        if skill.state in ("untrusted", "blocked", "unverified")
+        if skill.state in ("untrusted", "blocked", "unverified", "needs setup")
         and skill.for_model
         and not skill.is_tool
         and snapshot.get(skill.name) is None
     )
-    return tuple(islice(found, _MAX_HIDDEN_COMPARED))
+    return tuple(islice(skills, _MAX_HIDDEN_COMPARED))
 
 
 DEFAULT_RESULT_COUNT = 10
@@ -310,17 +323,17 @@ class SearchTool(Tool):
         if called is not None and not called.for_model:
             called = None
         detector = self._detector()
-        found = search(detector, query, skills, limit, called)
+        matches = search(detector, query, skills, limit, called)
         self._trace.record(
             "searched",
-            [match.name for match in found],
+            [match.name for match in matches],
             query=query[:_MAX_QUERY_CHARS_IN_TRACE],
             detector=detector.name,
-            reasons=[match.reason for match in found],
+            reasons=[match.reason for match in matches],
         )
         rows: list[dict[str, Any]] = []
         lines: list[str] = []
-        for number, match in enumerate(found, 1):
+        for number, match in enumerate(matches, 1):
             description = one_line(match.skill.description, _MAX_DESCRIPTION_CHARS)
             reason = one_line(match.reason, _MAX_DESCRIPTION_CHARS)
             rows.append(
@@ -344,13 +357,13 @@ class SearchTool(Tool):
         asked = one_line(query, 100)
         waiting = self._library.untrusted_notice()
         data = {"matches": rows, "notes": [waiting]} if waiting else {"matches": rows}
-        more = (f"{waiting}.",) if waiting else ()
+        notes = (f"{waiting}.",) if waiting else ()
         if not rows:
             text = (
                 f"None of {plural(len(skills), 'skill')} has a word of `{asked}`. Try other or "
                 "fewer words, or go on without a skill."
             )
-            return call.answer("\n".join((text, *more)), data, stats=stats)
+            return call.answer("\n".join((text, *notes)), data, stats=stats)
         head = f"{plural(len(rows), 'skill')} of {len(skills):,} for `{asked}`, best first. "
-        text = "\n".join((f"{head}Load one with Skill and its name.", *lines, *more))
+        text = "\n".join((f"{head}Load one with Skill and its name.", *lines, *notes))
         return call.answer(text, data, stats=stats)

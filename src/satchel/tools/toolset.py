@@ -22,17 +22,20 @@ from satchel.errors import (
     SkillBroken,
 )
 from satchel.i18n import Message
+from satchel.runners.base import BuildStopped
 from satchel.tools.base import ResolvedCall, ToolCall
 from satchel.tools.framing import one_line
 from satchel.tools.lookup import (
     blocked_skill,
     describe_problem,
     for_person,
+    skill_without_setup,
     untrusted_skill,
     unverified_skill,
 )
 from satchel.tools.read_file import ReadFileTool
 from satchel.tools.schema import echo, read_arguments
+from satchel.tools.script_tool import RunScriptTool
 from satchel.tools.selection import SearchTool
 from satchel.tools.skill_tool import SkillTool
 from satchel.trace import span
@@ -47,12 +50,20 @@ if TYPE_CHECKING:
     from satchel.library.snapshot import ToolSnapshot
     from satchel.runners.base import Cancel
     from satchel.settings import Form, Settings
-    from satchel.tools.base import Tool
+    from satchel.tools.base import ReviewChanges, Tool
     from satchel.tools.program_runner import ProgramRunner
     from satchel.trace import Trace
 
 
-_FIRST_BUILD_S = 30.0
+Provider = Literal["anthropic", "openai", "openai-responses", "gemini", "bedrock", "mcp"]
+"""`openai` is Chat Completions, which most other providers accept; `gemini` gives entries of
+`functionDeclarations`, `bedrock` those of Converse's `toolConfig.tools`."""
+PROVIDERS: tuple[str, ...] = get_args(Provider)
+_FIRST_BUILD_TIMEOUT_S = 30.0
+_MAX_OTHER_CATALOGUES = 16
+"""Catalogues of other budgets and forms that are cached for a snapshot."""
+_catalogues: WeakKeyDictionary[Snapshot, dict[tuple[Any, ...], Catalogue]] = WeakKeyDictionary()
+"""The catalogues of each snapshot, by budget, form and pinned skills."""
 
 
 class ProgramTools:
@@ -65,48 +76,51 @@ class ProgramTools:
         self._settings = settings
         self._runner = runner
         self._trace = trace
-        self._made: tuple[ToolSnapshot, dict[str, Tool]] | None = None
+        self._cached_tools: tuple[ToolSnapshot, dict[str, Tool]] | None = None
+        """The tools of the snapshot for which they were made."""
 
-    def current(self) -> dict[str, Tool]:
+    def offered_tools(self) -> dict[str, Tool]:
         """The offered tools by name; the same table while nothing changed."""
         snapshot = self._library.tools()
-        if self._made is None or self._made[0] is not snapshot:
+        if self._cached_tools is None or self._cached_tools[0] is not snapshot:
             if self._try_builds(snapshot):
                 snapshot = self._library.tools(refresh=True)  # without those that failed
-            self._made = (snapshot, self._make(snapshot))
-        return self._made[1]
+            self._cached_tools = (snapshot, self._make_tools(snapshot))
+        return self._cached_tools[1]
 
     def _try_builds(self, snapshot: ToolSnapshot) -> bool:
-        """Build the Go programs that were never built; whether one failed.
+        """Build the Go programs that were never built; return whether one failed.
 
         One that takes long, or that nothing is known about otherwise, is offered: its first call
         builds it.
         """
-        failed = False
+        has_failed = False
         for source in snapshot.skills:
             if source.manifest.runtime != "go":
                 continue
             from satchel.library.readiness import build_result
-            from satchel.runners.base import BuildStopped
 
             skill, integrity = source.skill, self._library.integrity
             try:
                 digest = integrity.check(skill).tree.digest
+                if digest in self._runner.tried:
+                    continue
                 if build_result(source.manifest, digest, self._settings.paths.cache) is None:
+                    self._runner.tried.add(digest)
                     self._runner.prepare(
                         skill.base_dir,
                         source.manifest,
                         digest,
-                        seconds=_FIRST_BUILD_S,
+                        seconds=_FIRST_BUILD_TIMEOUT_S,
                         own=integrity.is_own(skill),
                     )
             except BuildFailed:
-                failed = True
+                has_failed = True
             except (SatchelError, BuildStopped):
                 continue
-        return failed
+        return has_failed
 
-    def _make(self, snapshot: ToolSnapshot) -> dict[str, Tool]:
+    def _make_tools(self, snapshot: ToolSnapshot) -> dict[str, Tool]:
         if not snapshot.tools:
             return {}
         from satchel.tools.program_tool import ProgramTool
@@ -126,12 +140,12 @@ class ProgramTools:
             for name, (source, tool) in snapshot.tools.items()
         }
 
-    def refusal(self, name: str) -> SatchelError | None:
-        """Why a known tool is not offered; None for an unknown one."""
+    def find_refusal(self, name: str) -> SatchelError | None:
+        """Find why a known tool is not offered; None for an unknown one."""
         snapshot = self._library.tools()
-        source = snapshot.withheld(name)
+        source = snapshot.find_hidden(name)
         if source is None:
-            return self._broken(snapshot, name)
+            return _find_broken_skill(snapshot, name)
         skill = source.skill
         exc = snapshot.refused.get(skill.ref)
         if exc is not None:
@@ -142,6 +156,8 @@ class ProgramTools:
             return Refused(*blocked_skill(skill))
         if skill.state == "unverified":
             return unverified_skill(self._library, skill)
+        if skill.state == "needs setup":
+            return Refused(*skill_without_setup(skill))
         if skill.state == "shadowed":
             return NotFound(
                 Message("The skill at `{ref}` is shadowed", ref=one_line(skill.ref, 200)),
@@ -149,26 +165,28 @@ class ProgramTools:
             )
         return None
 
-    def _broken(self, snapshot: ToolSnapshot, name: str) -> SatchelError | None:
-        """The error of a broken skill.yaml in the folder whose tools would have this prefix."""
-        for problem in snapshot.problems:
-            folder = os.path.basename(os.path.dirname(problem.path)).replace("-", "_")
-            if problem.severity == "error" and (name == folder or name.startswith(f"{folder}_")):
-                wrong, fix = describe_problem(problem)
-                name = one_line(folder, 64)
-                why = Message(
-                    "The skill `{name}` cannot be read: {problem}", name=name, problem=wrong
-                )
-                return SkillBroken(why, for_person(fix))
-        return None
+
+def _find_broken_skill(snapshot: ToolSnapshot, tool: str) -> SatchelError | None:
+    """Find the error of a broken skill.yaml in the folder whose tools would have this prefix."""
+    for problem in snapshot.problems:
+        folder = os.path.basename(os.path.dirname(problem.path)).replace("-", "_")
+        if problem.severity == "error" and (tool == folder or tool.startswith(f"{folder}_")):
+            fault, fix = describe_problem(problem)
+            message = Message(
+                "The skill `{name}` cannot be read: {problem}",
+                name=one_line(folder, 64),
+                problem=fault,
+            )
+            return SkillBroken(message, for_person(fix))
+    return None
 
 
 def revision_of(library: Library, tool: str) -> str:
-    """The revision of a tool's skill, to which an approval is bound; empty for other tools."""
-    found = library.tools().tools.get(tool)
-    if found is None:
+    """Return the revision of a tool's skill, to which an approval is bound; empty for others."""
+    entry = library.tools().tools.get(tool)
+    if entry is None:
         return ""
-    source = found[0]
+    source = entry[0]
     try:
         verified = library.integrity.check(source.skill)
     except SatchelError:
@@ -176,16 +194,8 @@ def revision_of(library: Library, tool: str) -> str:
     return f"{source.digest}/{verified.tree.digest}"
 
 
-Provider = Literal["anthropic", "openai", "openai-responses", "gemini", "bedrock", "mcp"]
-"""`openai` is Chat Completions, which most other providers accept; `gemini` gives entries of
-`functionDeclarations`, `bedrock` those of Converse's `toolConfig.tools`."""
-PROVIDERS: tuple[str, ...] = get_args(Provider)
-_MAX_OTHER_CATALOGUES = 16
-"""Catalogues of other budgets and forms that are cached for a snapshot."""
-
-
-def describe(tool: Tool, provider: str, name: str, catalogue: str = "") -> dict[str, Any]:
-    """Describe one tool for one provider.
+def make_definition(tool: Tool, provider: str, name: str, catalogue: str = "") -> dict[str, Any]:
+    """Make the definition of one tool for one provider.
 
     Raises:
         InvalidInput: there is no such provider.
@@ -249,22 +259,20 @@ def record_offer(trace: Trace, catalogue: Catalogue) -> None:
     )
 
 
-_catalogues: WeakKeyDictionary[Snapshot, dict[tuple[Any, ...], Catalogue]] = WeakKeyDictionary()
-
-
 def cached_catalogue(
     snapshot: Snapshot,
     settings: Settings,
     budget: int | Budget | None = None,
     form: Form | None = None,
 ) -> Catalogue:
-    """The catalogue of a snapshot, built once for all sessions."""
-    usual = (settings.budget, settings.form, settings.pin)
+    """Return the catalogue of a snapshot, built once for all sessions."""
+    default_key = (settings.budget, settings.form, settings.pin)
     key = (settings.budget if budget is None else budget, form or settings.form, settings.pin)
-    made = _catalogues.setdefault(snapshot, {})
-    found = made.get(key) if key == usual else made.pop(key, None)
-    if found is None:
-        found = build_catalogue(
+    cached = _catalogues.setdefault(snapshot, {})
+    # Others are put in again, so that those used last are at the end.
+    catalogue = cached.get(key) if key == default_key else cached.pop(key, None)
+    if catalogue is None:
+        catalogue = build_catalogue(
             snapshot.skills,
             budget=key[0],
             form=key[1],
@@ -272,10 +280,11 @@ def cached_catalogue(
             withheld=snapshot.withheld,
             get=snapshot.get,
         )
-    found = made.setdefault(key, found)
-    for old in [one for one in list(made) if one != usual][:-_MAX_OTHER_CATALOGUES]:
-        made.pop(old, None)
-    return found
+    catalogue = cached.setdefault(key, catalogue)
+    other_keys = [other for other in list(cached) if other != default_key]
+    for unused_key in other_keys[:-_MAX_OTHER_CATALOGUES]:
+        cached.pop(unused_key, None)
+    return catalogue
 
 
 def _check_provider(provider: str) -> None:
@@ -283,19 +292,19 @@ def _check_provider(provider: str) -> None:
         return
     from difflib import get_close_matches
 
-    near = get_close_matches(str(provider), PROVIDERS, 1)
-    known = ", ".join(f"`{item}`" for item in PROVIDERS)
-    hint = f"Did you mean `{near[0]}`? " if near else ""
-    raise InvalidInput(f"There is no form for `{provider}`", f"{hint}Choose one of {known}")
+    similar = get_close_matches(str(provider), PROVIDERS, 1)
+    names = ", ".join(f"`{name}`" for name in PROVIDERS)
+    hint = f"Did you mean `{similar[0]}`? " if similar else ""
+    raise InvalidInput(f"There is no provider `{provider}`", f"{hint}Choose one of {names}")
 
 
 def failed_call(exc: SatchelError, arguments: Any) -> Envelope:
-    """The envelope for a call that could not be resolved."""
+    """Make the envelope for a call that could not be resolved."""
     try:
-        given: dict[str, Any] = echo(read_arguments(arguments))
+        params: dict[str, Any] = echo(read_arguments(arguments))
     except SatchelError:
-        given = {}
-    return failure(cast("ErrorCode", exc.code), exc.message, exc.hint, params=given, time_ms=0)
+        params = {}
+    return failure(cast("ErrorCode", exc.code), exc.message, exc.hint, params=params, time_ms=0)
 
 
 def make_toolset(
@@ -305,27 +314,38 @@ def make_toolset(
     trace: Trace | None = None,
     detector: Callable[[], SelectionPipeline],
     runner: ProgramRunner | None = None,
-    path_of: Callable[[str], str] | None = None,
+    resolve_address: Callable[[str], str] | None = None,
+    run_scripts: bool = True,
 ) -> Toolset:
-    """Build the toolset: `Skill`, `ReadFile`, `SkillSearch`, and tools of skills and packages."""
-    trace = trace or library.trace
-    where = trace
+    """Build the toolset: `Skill`, `ReadFile`, `SkillSearch`, and tools of skills and packages.
 
-    def packaged() -> Sequence[Tool]:
+    With a runner and `run_scripts` there is `RunScript`, too.
+    """
+    trace = trace or library.trace
+    recorder = trace
+
+    def load_packaged_tools() -> Sequence[Tool]:
         from satchel.tools.packaged import packaged_tools
 
-        return packaged_tools(settings, where)
+        return packaged_tools(settings, recorder)
 
-    tools: tuple[Tool, ...] = (
-        SkillTool(library, settings, trace),
-        ReadFileTool(library, settings, path_of),
+    run_script: RunScriptTool | None = None
+    if runner is not None and run_scripts:
+        run_script = RunScriptTool(library, settings, runner, trace)
+    list_scripts = run_script.list_scripts if run_script is not None else None
+    tools: list[Tool] = [
+        SkillTool(library, settings, trace, list_scripts=list_scripts),
+        ReadFileTool(library, settings, resolve_address),
         SearchTool(library, detector, trace),
-    )
-    scripts: ProgramTools | None = None
+        *((run_script,) if run_script is not None else ()),
+    ]
+    programs: ProgramTools | None = None
     if runner is not None:
-        scripts = ProgramTools(library, settings, runner, trace)
-    more = packaged if settings.packaged else None
-    return Toolset(tools, library, settings, trace, more=more, scripts=scripts)
+        programs = ProgramTools(library, settings, runner, trace)
+    load_extra_tools = load_packaged_tools if settings.packaged else None
+    return Toolset(
+        tools, library, settings, trace, load_extra_tools=load_extra_tools, programs=programs
+    )
 
 
 class Toolset:
@@ -338,8 +358,8 @@ class Toolset:
         settings: Settings,
         trace: Trace | None = None,
         *,
-        more: Callable[[], Sequence[Tool]] | None = None,
-        scripts: ProgramTools | None = None,
+        load_extra_tools: Callable[[], Sequence[Tool]] | None = None,
+        programs: ProgramTools | None = None,
     ) -> None:
         """Set up.
 
@@ -348,19 +368,21 @@ class Toolset:
             library: Skills that the descriptions list.
             settings: Budget and form of that list.
             trace: Where events are recorded; the library's own when None.
-            more: Gives further tools, called at the first unknown name or listing, so that loading
-                a skill does not wait for installed packages. They replace none of `tools`.
-            scripts: The tools of tool skills; they replace none of the others.
+            load_extra_tools: Returns further tools, called at the first unknown name or listing, so
+                that loading a skill does not wait for installed packages. They replace none of
+                `tools`.
+            programs: The tools of tool skills; they replace none of the others.
         """
-        self._more = more
-        self._scripts = scripts
-        self._changes = 0
-        self._seen: tuple[dict[str, Tool], dict[str, Tool]] | None = None
+        self._load_extra_tools = load_extra_tools
+        self._programs = programs
+        self._change_count = 0
+        self._cached_tools: tuple[dict[str, Tool], dict[str, Tool]] | None = None
+        """The tools of tool skills, and all tools with these."""
         self._tools = {tool.name: tool for tool in tools}
         self._library = library
         self._settings = settings
         self._trace = trace or library.trace
-        self._described: tuple[object, list[dict[str, Any]]] | None = None
+        self._cached_definitions: tuple[object, list[dict[str, Any]]] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -373,7 +395,7 @@ class Toolset:
         return {name: tool.owner for name, tool in self._current_tools().items()}
 
     def find(self, name: str) -> Tool | None:
-        """The tool of that name; None when there is none."""
+        """Find the tool of that name; None when there is none."""
         # The built-in tools are found without searching packages or the disk.
         return (
             self._tools.get(name)
@@ -384,16 +406,13 @@ class Toolset:
     def version(self, snapshot: Snapshot) -> object:
         """A value that is equal while the offered tools stay the same."""
         self._current_tools()
-        return self._changes, bool(snapshot.for_model)
+        static_tools = self._static_tools().values()
+        return self._change_count, tuple(tool.is_offered(snapshot) for tool in static_tools)
 
     def offered(self, snapshot: Snapshot) -> list[str]:
         """The names in `definitions`."""
-        any_skill = bool(snapshot.for_model)
-        return [
-            name
-            for name, tool in self._current_tools().items()
-            if any_skill or not tool.about_skills
-        ]
+        tools = self._current_tools()
+        return [name for name, tool in tools.items() if tool.is_offered(snapshot)]
 
     def call(
         self,
@@ -410,13 +429,13 @@ class Toolset:
             return failed_call(exc, arguments)
         snapshot = self._library.snapshot()
         tool = self.find(str(name))
-        skill = tool.named(table, snapshot) if isinstance(tool, SkillTool) else None
-        found = ResolvedCall(str(name), table, tool, snapshot, skill)
-        return self.run(found, as_person=as_person, cancel=cancel)
+        skill = tool.find_named(table, snapshot) if isinstance(tool, SkillTool) else None
+        resolved = ResolvedCall(str(name), table, tool, snapshot, skill)
+        return self.run(resolved, as_person=as_person, cancel=cancel)
 
-    def run(
+    def run(  # noqa: PLR0913 - what the session knows about a call
         self,
-        found: ResolvedCall,
+        resolved: ResolvedCall,
         *,
         act: Callable[[ToolCall], Envelope] | None = None,
         stack: Sequence[str] = (),
@@ -424,48 +443,64 @@ class Toolset:
         cancel: Cancel | None = None,
         key: str = "",
         loaded: Sequence[str] = (),
+        loaded_digests: Mapping[str, str] | None = None,
         call_id: str = "",
+        review: ReviewChanges | None = None,
     ) -> Envelope:
         """Run a resolved call. Errors are returned as an envelope; never raises.
 
         Args:
-            found: The call.
+            resolved: The call.
             act: Replaces the tool's own `run`.
             stack: Names of the skills within which the call is made, outermost first.
             as_person: The user calls, not the model: skills for people can be loaded.
             cancel: Ends the call while a program runs.
             key: An idempotency key that is passed to the program.
             loaded: Folders of the skills loaded in the session.
+            loaded_digests: Their names, with the digest of the text that was loaded.
             call_id: The provider's id of the call, for the trace.
+            review: Decides about the changes that the tool proposes.
         """
-        name, started = found.name, found.started
-        given: dict[str, Any] = {}
-        asked = ""
-        shown = one_line(str(name), 60)
-        marks = {
+        name, started = resolved.name, resolved.started
+        params: dict[str, Any] = {}
+        skill_name = ""
+        display_name = one_line(str(name), 60)
+        span_attributes = {
             "gen_ai.operation.name": "execute_tool",
-            "gen_ai.tool.name": shown,
+            "gen_ai.tool.name": display_name,
             "gen_ai.tool.type": "function",
             **({"gen_ai.tool.call.id": call_id} if call_id else {}),
         }
-        with span(f"execute_tool {shown}", **{"satchel.tool.name": name}, **marks) as note:
+        with span(
+            f"execute_tool {display_name}", **{"satchel.tool.name": name}, **span_attributes
+        ) as set_attribute:
             try:
-                given = echo(found.given)
-                tool = found.tool or self._missing(name)
-                asked = tool.owner
-                checked = tool.check(found.given)
+                params = echo(resolved.received)
+                tool = resolved.tool or self._refuse_unknown(name, resolved.snapshot)
+                skill_name = tool.owner
+                arguments = tool.check(resolved.received)
                 if tool.about_skills:
-                    asked = str(checked.get("name", ""))
+                    skill_name = str(arguments.get("name") or arguments.get("skill") or "")
                 reply = (act or tool.run)(
                     ToolCall(
-                        found, checked, given, started, tuple(stack), as_person, cancel, key, loaded
+                        resolved=resolved,
+                        arguments=arguments,
+                        received=params,
+                        started=started,
+                        stack=tuple(stack),
+                        as_person=as_person,
+                        cancel=cancel,
+                        key=key,
+                        loaded=loaded,
+                        loaded_digests=loaded_digests or {},
+                        review=review,
                     )
                 )
             except SettingsError as exc:
                 # A file of the user is wrong, not the caller's arguments.
-                reply = _failure("EXECUTION_ERROR", exc.message, exc.hint, given, started)
+                reply = _failure("EXECUTION_ERROR", exc.message, exc.hint, params, started)
             except SatchelError as exc:
-                reply = _failure(exc.code, exc.message, exc.hint, given, started)
+                reply = _failure(exc.code, exc.message, exc.hint, params, started)
             except Exception as exc:  # noqa: BLE001 - a call never raises
                 message = Message(
                     "{error} in the tool `{name}`",
@@ -476,17 +511,17 @@ class Toolset:
                     "This is a fault of the tool, not of the call: do not repeat it",
                     people="This is a bug in Satchel: please report it with the command you ran",
                 )
-                reply = _failure("INTERNAL_ERROR", message, hint, given, started)
+                reply = _failure("INTERNAL_ERROR", message, hint, params, started)
                 error = ErrorInfo("INTERNAL_ERROR", message, hint, bug=True)
                 reply = reply._replace(error=error)
-            note("satchel.status", reply.status)
+            set_attribute("satchel.status", reply.status)
             if reply.error is not None:
-                note("satchel.error", reply.error.code)
-                note("error.type", reply.error.code)
+                set_attribute("satchel.error", reply.error.code)
+                set_attribute("error.type", reply.error.code)
                 fix = reply.data.get("fix")
                 self._trace.record(
                     "failed",
-                    (asked,) if asked else (),
+                    (skill_name,) if skill_name else (),
                     tool=str(name),
                     code=reply.error.code,
                     reason=reply.error.message,
@@ -494,39 +529,38 @@ class Toolset:
                 )
         return reply
 
-    def _missing(self, name: str) -> NoReturn:
-        tools = self._current_tools()
-        refusal = self._scripts and self._scripts.refusal(name)
-        if refusal:
+    def _refuse_unknown(self, name: str, snapshot: Snapshot) -> NoReturn:
+        refusal = self._programs.find_refusal(name) if self._programs is not None else None
+        if refusal is not None:
             raise refusal
-        known = [f"`{item}`" for item in tools] or "none"
+        names = [f"`{offered_name}`" for offered_name in self.offered(snapshot)] or "none"
         raise NotFound(
             Message("There is no tool `{name}`", name=one_line(name, 60)),
-            Message("The tools are {names}", names=known),
+            Message("The tools are {names}", names=names),
         )
 
     def _current_tools(self) -> dict[str, Tool]:
         """Every tool by name; the same table while none change."""
-        always = self._static_tools()
-        if self._scripts is None:
-            return always
-        scripts = self._scripts.current()
-        if self._seen is None or self._seen[0] is not scripts:
-            found = dict(always)
-            for name, tool in scripts.items():
-                if found.setdefault(name, tool) is not tool:
+        static_tools = self._static_tools()
+        if self._programs is None:
+            return static_tools
+        program_tools = self._programs.offered_tools()
+        if self._cached_tools is None or self._cached_tools[0] is not program_tools:
+            tools = dict(static_tools)
+            for name, tool in program_tools.items():
+                if tools.setdefault(name, tool) is not tool:
                     self._trace.record(
                         "shadowed", (tool.owner,), tool=name, by="a tool of the host"
                     )
-            self._seen = (scripts, found)
-            self._changes += 1
-        return self._seen[1]
+            self._cached_tools = (program_tools, tools)
+            self._change_count += 1
+        return self._cached_tools[1]
 
     def _static_tools(self) -> dict[str, Tool]:
         """Every tool by name except those of tool skills."""
-        if self._more is not None:
-            more, self._more = self._more, None
-            for tool in more():
+        if self._load_extra_tools is not None:
+            load_extra_tools, self._load_extra_tools = self._load_extra_tools, None
+            for tool in load_extra_tools():
                 self._tools.setdefault(tool.name, tool)
         return self._tools
 
@@ -559,16 +593,18 @@ class Toolset:
             record_offer(self._trace, listing)
             text = listing.text
         key = (provider, text, self.version(snapshot))
-        if self._described is None or self._described[0] != key:
+        if self._cached_definitions is None or self._cached_definitions[0] != key:
             tools = self._current_tools()
-            made = [
-                describe(tools[name], provider, name, text if name == SkillTool.name else "")
+            definitions = [
+                make_definition(tools[name], provider, name, text if name == SkillTool.name else "")
                 for name in self.offered(snapshot)
             ]
-            self._described = (key, made)
-        return list(self._described[1])
+            self._cached_definitions = (key, definitions)
+        return list(self._cached_definitions[1])
 
 
-def _failure(code: Any, message: str, hint: str, given: dict[str, Any], started: float) -> Envelope:
+def _failure(
+    code: Any, message: str, hint: str, params: dict[str, Any], started: float
+) -> Envelope:
     elapsed = round((time.perf_counter() - started) * 1000)
-    return failure(code, message, hint, params=given, time_ms=elapsed)
+    return failure(code, message, hint, params=params, time_ms=elapsed)

@@ -1,7 +1,7 @@
 """File access for packaged tools, limited to the project and to a size.
 
-A packaged tool gets a `Workspace` and no other access to files. Each refusal is a `Failure` with
-sentences in both languages; a tool lists `READING` or `WRITING` among its own.
+A packaged tool gets a `Workspace` and no other access to files. Each refusal is one of `failures`;
+a tool lists `READING` or `WRITING` among its own.
 """
 
 from __future__ import annotations
@@ -12,140 +12,34 @@ import stat
 from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._fs import is_inside, open_beneath, read_small
-from satchel.errors import AccessDenied, SatchelError
-from satchel.tools.framing import encodable, one_line, printable
+from satchel.errors import AccessDenied
+from satchel.tools.failures import (
+    EXISTS,
+    NOT_A_FILE,
+    NOT_FOUND,
+    NOT_READABLE,
+    NOT_WRITABLE,
+    OUTSIDE,
+    READING,
+    TOO_LARGE,
+    WRITING,
+    WRONG_KIND,
+    ToolFailed,
+)
+from satchel.tools.framing import encodable, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from satchel.envelope import ErrorCode
+    from collections.abc import Callable, Iterable, Sequence
 
 
-class Text(NamedTuple):
-    """One sentence in English and Chinese."""
-
-    en: str
-    zh: str = ""
-    """Falls back to English when empty."""
-
-    def to(self, language: str) -> str:
-        """The sentence in a language."""
-        return self.zh if language == "zh" and self.zh else self.en
-
-
-class Failure(NamedTuple):
-    """One declared failure, rendered as `<problem>: <value> — <what to do>`."""
-
-    id: str
-    code: ErrorCode
-    problem: Text
-    value: Text
-    """Template such as `{path}` after the colon; may be empty."""
-    remedy: Text
-    """The next step, in the imperative; may have fields too."""
-
-    def message(
-        self,
-        language: str = "en",
-        values: Mapping[str, object] | None = None,
-        *,
-        short: bool = False,
-    ) -> str:
-        """The whole message; `short` omits the remedy. Without values the fields stay visible."""
-        parts = [one.to(language) for one in (self.problem, self.value, self.remedy)]
-        if values is not None:
-            parts = [part.format(**values) for part in parts]
-        problem, value, remedy = parts
-        said = f"{problem}: {value}" if value else problem
-        return said if short else f"{said} — {remedy}"
-
-
-class ToolFailed(SatchelError):
-    """A packaged tool refuses a call; `PackageTool` turns it into an envelope."""
-
-    def __init__(self, failure: Failure, **values: object) -> None:
-        self.failure = failure
-        # Values may be untrusted text: one line cannot open a frame.
-        self.values = {name: one_line(str(value), 300) for name, value in values.items()}
-        self.code = failure.code
-        super().__init__(failure.message("en", self.values))
-
+__all__ = ["READING", "WRITING", "Workspace", "Written", "named_paths"]
 
 MAX_FILE_BYTES = 20 * 1024 * 1024
-MAX_TEXT_CHARS = 8_000
-"""Of a tool's answer."""
-
-OUTSIDE = Failure(
-    "outside",
-    "ACCESS_DENIED",
-    Text("The path leads outside the project", "路径超出工作区"),
-    Text("{path}"),
-    Text("Give a path relative to the project", "请使用相对工作区的路径"),
-)
-NOT_FOUND = Failure(
-    "not-found",
-    "NOT_FOUND",
-    Text("There is no such file", "文件不存在"),
-    Text("{path}"),
-    Text(
-        "Call ReadFile on its folder to see what is there",
-        "请先用 ReadFile 查看所在文件夹以确认路径",
-    ),
-)
-NO_FILE = Failure(
-    "no-file",
-    "IS_DIRECTORY",
-    Text("That is a folder or a special file", "该路径是文件夹或特殊文件"),
-    Text("{path}"),
-    Text("Give the path of a file", "请给出文件的路径"),
-)
-WRONG_KIND = Failure(
-    "wrong-kind",
-    "INVALID_PARAM",
-    Text("The file is of a kind that is not supported", "不支持的文件类型"),
-    Text("{path}"),
-    Text("Give a file that ends in {kinds}", "请给出以 {kinds} 结尾的文件"),
-)
-TOO_LARGE = Failure(
-    "too-large",
-    "INVALID_PARAM",
-    Text("The file is too large", "文件过大"),
-    Text("{path} ({size} MB, limit {limit} MB)", "{path} ({size}MB)，超过 {limit}MB 上限"),
-    Text("Split it and work on the parts", "请拆分后分批处理"),
-)
-NOT_READABLE = Failure(
-    "not-readable",
-    "PERMISSION_DENIED",
-    Text("The file cannot be read", "文件无法读取"),
-    Text("{path}"),
-    Text("Ask the user to check its permissions", "请让用户检查文件权限"),
-)
-EXISTS = Failure(
-    "exists",
-    "CONFLICT",
-    Text("The file exists already", "文件已存在"),
-    Text("{path}"),
-    Text(
-        "Give another path, or ask the user and set `overwrite` to true to replace it",
-        "请换一个路径，或征得用户同意后将 `overwrite` 设为 true 以替换",
-    ),
-)
-NOT_WRITABLE = Failure(
-    "not-writable",
-    "PERMISSION_DENIED",
-    Text("The file cannot be written", "文件无法写入"),
-    Text("{path}"),
-    Text(
-        "Give another path, or ask the user to check the folder",
-        "请换一个路径，或让用户检查该文件夹",
-    ),
-)
-READING = (WRONG_KIND, OUTSIDE, NOT_FOUND, NO_FILE, TOO_LARGE, NOT_READABLE)
-"""Failures of `read`."""
-WRITING = (WRONG_KIND, OUTSIDE, NO_FILE, EXISTS, TOO_LARGE, NOT_WRITABLE)
-"""Failures of `check_target` and `write`."""
-
-_BY_FOLDER = os.open in os.supports_dir_fd
+_MAX_PATH_CHARS = 1_000
+_MAX_ENTRIES = 5_000
+"""The largest named folder; a larger one needs `files: read`."""
+_VISIBLE_DOTFILES = frozenset((".DS_Store", ".gitattributes", ".gitignore", ".gitkeep", ".keep"))
+_HAS_DIR_FD = os.open in os.supports_dir_fd
 
 
 class Written(NamedTuple):
@@ -154,10 +48,19 @@ class Written(NamedTuple):
     path: str
     """Relative to the project."""
     replaced: bool
+    """Whether there was such a file."""
 
 
 class Workspace:
-    """Access to the files of a project."""
+    """Reads and writes files of a project; paths that lead outside are refused.
+
+    Example:
+        from satchel.tools.workspace import Workspace
+
+        workspace = Workspace(".")
+        workspace.write("notes.txt", b"three short words", overwrite=False)
+        assert workspace.read("notes.txt", (".txt",)).split()[0] == b"three"
+    """
 
     def __init__(self, root: str, limit: int = MAX_FILE_BYTES) -> None:
         self.root = root
@@ -169,21 +72,25 @@ class Workspace:
         Raises:
             ToolFailed: the path is outside the project, or of another kind.
         """
-        given = path.strip()
-        if not given or "\0" in given:
-            raise ToolFailed(OUTSIDE, path=given or "(empty)")
-        if kinds and not given.lower().endswith(tuple(kinds)):
-            raise ToolFailed(WRONG_KIND, path=given, kinds=", ".join(kinds))
-        if os.path.isabs(given):
-            given = os.path.normpath(given)
+        stripped = path.strip()
+        if not stripped or "\0" in stripped:
+            raise ToolFailed(OUTSIDE, path=stripped or "(empty)")
+        if kinds and not stripped.lower().endswith(tuple(kinds)):
+            raise ToolFailed(WRONG_KIND, path=stripped, kinds=", ".join(kinds))
+        if os.path.isabs(stripped):
+            stripped = os.path.normpath(stripped)
             for base in (self.root, os.path.realpath(self.root)):
-                if is_inside(given, base) and given != base:
-                    return os.path.relpath(given, base).replace(os.sep, "/")
+                if is_inside(stripped, base) and stripped != base:
+                    return os.path.relpath(stripped, base).replace(os.sep, "/")
             raise ToolFailed(OUTSIDE, path=path)
-        return given.replace("\\", "/") if os.name == "nt" else given
+        return stripped.replace("\\", "/") if os.name == "nt" else stripped
 
     def read(self, path: str, kinds: Sequence[str] = ()) -> bytes:
         """Read a whole file.
+
+        Args:
+            path: The path, relative to the project.
+            kinds: Endings that are supported, such as `.txt`; all of them when empty.
 
         Raises:
             ToolFailed: one of `READING`.
@@ -201,16 +108,19 @@ class Workspace:
     def check_source(self, path: str) -> str:
         """Check that a file can be read; returns its path relative to the project.
 
+        Args:
+            path: The path, relative to the project.
+
         Raises:
             ToolFailed: one of `READING`.
         """
-        wanted = self.relative(path)
-        os.close(self._open_file(path, wanted))
-        return wanted
+        relative = self.relative(path)
+        os.close(self._open_file(path, relative))
+        return relative
 
-    def _open_file(self, path: str, wanted: str) -> int:
+    def _open_file(self, path: str, relative: str) -> int:
         try:
-            descriptor = open_beneath(self.root, wanted)
+            descriptor = open_beneath(self.root, relative)
         except AccessDenied:
             raise ToolFailed(OUTSIDE, path=path) from None
         except OSError as exc:
@@ -221,18 +131,23 @@ class Workspace:
             return descriptor
         os.close(descriptor)
         if not is_file:
-            raise ToolFailed(NO_FILE, path=path)
+            raise ToolFailed(NOT_A_FILE, path=path)
         raise self.too_large(path, info.st_size)
 
     def check_target(self, path: str, kinds: Sequence[str] = (), *, overwrite: bool) -> str:
         """Check that a file may be written, before anything is created; returns its path.
 
+        Args:
+            path: The path, relative to the project.
+            kinds: Endings that are supported; all of them when empty.
+            overwrite: Whether a file that exists may be replaced.
+
         Raises:
             ToolFailed: one of `WRITING`.
         """
-        wanted = self.relative(path, kinds)
+        relative = self.relative(path, kinds)
         # `..` is never needed to name a target, and is used in attacks.
-        parts = [part for part in wanted.split("/") if part not in ("", ".")]
+        parts = [part for part in relative.split("/") if part not in ("", ".")]
         if ".." in parts or not parts:
             raise ToolFailed(OUTSIDE, path=path)
         try:
@@ -252,38 +167,44 @@ class Workspace:
     def write(self, path: str, data: bytes, *, overwrite: bool) -> Written:
         """Write a whole file, and its folder where missing; a replaced one is replaced atomically.
 
+        Args:
+            path: The path, relative to the project.
+            data: The whole content.
+            overwrite: Whether a file that exists may be replaced.
+
         Raises:
             ToolFailed: one of `WRITING`.
         """
-        wanted = self.check_target(path, overwrite=overwrite)
+        relative = self.check_target(path, overwrite=overwrite)
         if len(data) > self.limit:
             raise self.too_large(path, len(data))
-        head, _, name = wanted.rpartition("/")
+        parent, _, name = relative.rpartition("/")
+        parts = relative.split("/")
         try:
-            folder = self._open_folder(head)
+            parent_fd = self._open_or_create_folder(parent)
             try:
-                before = self._stat_target(folder, wanted.split("/"), path, overwrite=overwrite)
-                mode = stat.S_IMODE(before.st_mode) if before else 0
-                held = _HeldFolder(folder, os.path.join(self.root, head))
-                _write_file(held, name, data, mode, overwrite=overwrite)
+                previous = self._stat_target(parent_fd, parts, path, overwrite=overwrite)
+                mode = stat.S_IMODE(previous.st_mode) if previous else 0
+                target_folder = _OpenFolder(parent_fd, os.path.join(self.root, parent))
+                _write_file(target_folder, name, data, mode, overwrite=overwrite)
             finally:
-                os.close(folder)
+                os.close(parent_fd)
         except FileExistsError:
             raise ToolFailed(EXISTS, path=path) from None
         except AccessDenied:
             raise ToolFailed(OUTSIDE, path=path) from None
         except OSError:
             raise ToolFailed(NOT_WRITABLE, path=path) from None
-        return Written(encodable(printable(wanted)), before is not None)
+        return Written(encodable(printable(relative)), previous is not None)
 
     def _stat_target(
-        self, folder: int, parts: list[str], path: str, *, overwrite: bool
+        self, parent_fd: int, parts: list[str], path: str, *, overwrite: bool
     ) -> os.stat_result | None:
-        if not stat.S_ISDIR(os.fstat(folder).st_mode):
+        if not stat.S_ISDIR(os.fstat(parent_fd).st_mode):
             raise ToolFailed(NOT_WRITABLE, path=path)
         try:
-            if _BY_FOLDER:
-                info = os.stat(parts[-1], dir_fd=folder, follow_symlinks=False)
+            if _HAS_DIR_FD:
+                info = os.stat(parts[-1], dir_fd=parent_fd, follow_symlinks=False)
             else:
                 info = os.lstat(os.path.join(self.root, *parts))
         except FileNotFoundError:
@@ -291,26 +212,26 @@ class Workspace:
         except OSError:
             raise ToolFailed(NOT_WRITABLE, path=path) from None
         if not stat.S_ISREG(info.st_mode):
-            raise ToolFailed(NO_FILE, path=path)  # links too: they may lead anywhere
+            raise ToolFailed(NOT_A_FILE, path=path)  # links too: they may lead anywhere
         if not overwrite:
             raise ToolFailed(EXISTS, path=path)
         return info
 
-    def _open_folder(self, path: str) -> int:
+    def _open_or_create_folder(self, path: str) -> int:
         try:
             return open_beneath(self.root, path or ".")
         except FileNotFoundError:
-            above, _, name = path.rpartition("/")
-        outer = self._open_folder(above)
+            parent, _, name = path.rpartition("/")
+        parent_fd = self._open_or_create_folder(parent)
         try:
-            if _BY_FOLDER:
-                os.mkdir(name, dir_fd=outer)
+            if _HAS_DIR_FD:
+                os.mkdir(name, dir_fd=parent_fd)
             else:
                 os.mkdir(os.path.join(self.root, path))
         except FileExistsError:
             pass  # created concurrently; a dangling link fails below
         finally:
-            os.close(outer)
+            os.close(parent_fd)
         return open_beneath(self.root, path)
 
     def too_large(self, path: str, size: int) -> ToolFailed:
@@ -323,20 +244,14 @@ class Workspace:
     def _cannot_read(self, exc: OSError, path: str) -> ToolFailed:
         if exc.errno in (errno.ENOENT, errno.ENOTDIR):
             return ToolFailed(NOT_FOUND, path=path)
-        odd = exc.errno in (errno.EISDIR, errno.EINVAL, errno.ELOOP, errno.ENXIO)
-        return ToolFailed(NO_FILE if odd else NOT_READABLE, path=path)
-
-
-_HARMLESS = frozenset((".DS_Store", ".gitattributes", ".gitignore", ".gitkeep", ".keep"))
-_MAX_PATH_CHARS = 1_000
-_MAX_ENTRIES = 5_000
-"""Of a named folder; a larger one needs `files: read`."""
+        is_not_a_file = exc.errno in (errno.EISDIR, errno.EINVAL, errno.ELOOP, errno.ENXIO)
+        return ToolFailed(NOT_A_FILE if is_not_a_file else NOT_READABLE, path=path)
 
 
 def named_paths(
     root: str,
     values: Iterable[object],
-    hidden: Callable[[str], bool],
+    is_hidden: Callable[[str], bool],
     limit: int = MAX_FILE_BYTES,
 ) -> tuple[str, ...]:
     """The real paths of the files and folders of a workspace that arguments name.
@@ -348,59 +263,67 @@ def named_paths(
     Raises:
         ToolFailed: a file is too large.
     """
-    real = os.path.realpath(root)
+    real_root = os.path.realpath(root)
     paths: dict[str, None] = {}
     for value in values:
-        if not isinstance(value, str) or not 0 < len(value) <= _MAX_PATH_CHARS or value[0] == "/":
-            continue
-        parts = [part for part in value.split("/") if part not in ("", ".")]
-        path = os.path.join(real, *parts)
-        if not parts or any(map(_is_private, parts)):  # with `..`
+        path = _named_path(real_root, value)
+        if not path:
             continue
         try:
             info = os.lstat(path)
-            if os.path.realpath(path) != path or hidden(path):
+            if os.path.realpath(path) != path or is_hidden(path):
                 continue
             if stat.S_ISREG(info.st_mode):
                 if info.st_size > limit:
-                    raise Workspace(root, limit).too_large(value, info.st_size)
+                    raise Workspace(root, limit).too_large(str(value), info.st_size)
                 paths[path] = None
-            elif stat.S_ISDIR(info.st_mode) and _is_public(path):
+            elif stat.S_ISDIR(info.st_mode) and _has_no_hidden_file(path):
                 paths[path] = None
         except (OSError, ValueError):  # a NUL, or characters that no path has
             continue
     return tuple(paths)
 
 
-def _is_private(name: str) -> bool:
-    return name.startswith(".") and name not in _HARMLESS
+def _named_path(root: str, value: object) -> str:
+    """The path that a value names below a folder; empty for anything else."""
+    if not isinstance(value, str) or not 0 < len(value) <= _MAX_PATH_CHARS or value[0] == "/":
+        return ""
+    parts = [part for part in value.split("/") if part not in ("", ".")]
+    if not parts or any(map(_is_hidden_name, parts)):  # with `..`
+        return ""
+    return os.path.join(root, *parts)
 
 
-def _is_public(folder: str) -> bool:
+def _is_hidden_name(name: str) -> bool:
+    return name.startswith(".") and name not in _VISIBLE_DOTFILES
+
+
+def _has_no_hidden_file(folder: str) -> bool:
     """Whether a folder is small enough to be searched, and has no hidden file."""
     count = 0
     for _, folders, files in os.walk(folder):
         count += len(folders) + len(files)
-        if count > _MAX_ENTRIES or any(map(_is_private, (*folders, *files))):
+        if count > _MAX_ENTRIES or any(map(_is_hidden_name, (*folders, *files))):
             return False
     return True
 
 
-class _HeldFolder(NamedTuple):
+class _OpenFolder(NamedTuple):
     """An open folder, or its path where the system has no `dir_fd`."""
 
     descriptor: int
     path: str
 
     def at(self, name: str) -> str:
-        return name if _BY_FOLDER else os.path.join(self.path, name)
+        return name if _HAS_DIR_FD else os.path.join(self.path, name)
 
     @property
     def fd(self) -> int | None:
-        return self.descriptor if _BY_FOLDER else None
+        return self.descriptor if _HAS_DIR_FD else None
 
 
-def _write_file(folder: _HeldFolder, name: str, data: bytes, mode: int, *, overwrite: bool) -> None:
+def _write_file(folder: _OpenFolder, name: str, data: bytes, mode: int, *, overwrite: bool) -> None:
+    """Write a file of an open folder; mode 0 stands for the usual mode of a new file."""
     if not overwrite:
         _create(folder, name, data, mode)  # fails when it exists
         return
@@ -414,7 +337,7 @@ def _write_file(folder: _HeldFolder, name: str, data: bytes, mode: int, *, overw
         raise
 
 
-def _create(folder: _HeldFolder, name: str, data: bytes, mode: int) -> None:
+def _create(folder: _OpenFolder, name: str, data: bytes, mode: int) -> None:
     """Create a file with all of the data, synced; nothing is left on failure."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)

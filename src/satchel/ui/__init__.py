@@ -10,7 +10,9 @@
     errors.py        errors -> pages
     uploads.py       archives and folders sent by a browser
     imports.py       plans for uploads and repositories
-    goal_service.py  the engine of the goals, and the processes that continue them
+    goal_service.py  changes to goals, and the processes that continue them
+    goal_drafts.py   plans that wait to be started
+    engine_connection.py  the engine of the goals
     events.py        server-sent events for open pages
 
     pages/           one module per page

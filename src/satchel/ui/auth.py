@@ -44,6 +44,14 @@ class UiSession(NamedTuple):
     digest: str
 
 
+class NewSession(NamedTuple):
+    """A session that was just opened."""
+
+    session: UiSession
+    secret: str
+    """The value of its cookie."""
+
+
 class UiAccess:
     """Links, the password, and the sessions that they opened."""
 
@@ -71,14 +79,16 @@ class UiAccess:
             )
         self._clock = clock
         self._salt = os.urandom(16)
-        self._password = _slow_digest(password, self._salt) if password else b""
+        self._password = _password_digest(password, self._salt) if password else b""
         self._links: dict[str, float] = {}
+        """Digest of a token -> when it expires."""
         self._sessions: dict[str, tuple[UiSession, float]] = {}
+        """Digest of a secret -> its session, and when it was last used."""
         self._lock = threading.Lock()
-        self._wrong = 0
-        self._closed_till = 0.0
+        self._failed_attempts = 0
+        self._locked_until = 0.0
         self.announce = announce
-        self.known_elsewhere = False
+        self.is_reachable_remotely = False
         """The server is reached through a proxy, or under a name that other machines know."""
 
     @property
@@ -92,9 +102,13 @@ class UiAccess:
         with self._lock:
             now = self._clock()
             # An expired token is still recognised: opening it prints a new link.
-            kept = {one: till for one, till in self._links.items() if till + SESSION_IDLE_S > now}
-            self._links = dict(list(kept.items())[-MAX_LINKS:])
-            self._links[_digest(token)] = now + LINK_LIFETIME_S
+            links = {
+                digest: expires_at
+                for digest, expires_at in self._links.items()
+                if expires_at + SESSION_IDLE_S > now
+            }
+            self._links = dict(list(links.items())[-MAX_LINKS:])
+            self._links[_digest_of(token)] = now + LINK_LIFETIME_S
         return token
 
     @property
@@ -105,73 +119,69 @@ class UiAccess:
     @property
     def has_remote_users(self) -> bool:
         """Whether clients may be on other machines, and must not reach folders of this one."""
-        return not self.by_link or self.known_elsewhere
+        return not self.by_link or self.is_reachable_remotely
 
-    def enter_by_link(self, token: str) -> tuple[UiSession, str] | None:
-        """Open a session by a link's token; None when it is used, expired or unknown.
-
-        Returns:
-            The session and the secret for its cookie.
-        """
+    def enter_by_link(self, token: str) -> NewSession | None:
+        """Open a session by a link's token; None when it is used, expired or unknown."""
         with self._lock:
-            till = self._links.pop(_digest(token), None)
-        if till is None:
+            expires_at = self._links.pop(_digest_of(token), None)
+        if expires_at is None:
             return None
-        opened = self.open() if till >= self._clock() else None
+        new_session = self.open() if expires_at >= self._clock() else None
         if self.announce is not None:
             # For the next browser; or for this one, if its link was ours and has expired.
             try:
                 self.announce(self.new_link())
             except Exception:  # the session is open, even if the next link cannot be printed
                 logging.getLogger(__name__).exception("a new link cannot be told")
-        return opened
+        return new_session
 
-    def enter_by_password(self, password: str) -> tuple[UiSession, str] | None:
+    def enter_by_password(self, password: str) -> NewSession | None:
         """Open a session by the password; None when it is wrong, or sign-in is closed."""
         now = self._clock()
         with self._lock:
-            if not self._password or now < self._closed_till:
+            if not self._password or now < self._locked_until:
                 return None
             # Counted before it is compared: parallel requests count as wrong attempts.
-            self._wrong += 1
-            self._closed_till = now + ATTEMPT_DELAY_S
-            if self._wrong >= MAX_ATTEMPTS:
-                self._wrong, self._closed_till = 0, now + LOCKOUT_S
-        if not compare_digest(_slow_digest(password, self._salt), self._password):
+            self._failed_attempts += 1
+            self._locked_until = now + ATTEMPT_DELAY_S
+            if self._failed_attempts >= MAX_ATTEMPTS:
+                self._failed_attempts, self._locked_until = 0, now + LOCKOUT_S
+        if not compare_digest(_password_digest(password, self._salt), self._password):
             return None
         with self._lock:
-            self._wrong, self._closed_till = 0, 0.0
+            self._failed_attempts, self._locked_until = 0, 0.0
         return self.open()
 
-    def closed_for(self) -> float:
-        """Seconds until the next password is compared."""
-        return max(0.0, self._closed_till - self._clock())
+    def lockout_remaining_s(self) -> float:
+        """Return the seconds until the next password is compared."""
+        return max(0.0, self._locked_until - self._clock())
 
-    def open(self) -> tuple[UiSession, str]:
-        """Open a session; returns it and the secret for its cookie."""
+    def open(self) -> NewSession:
+        """Open a session; the oldest ones are dropped when there are too many."""
         secret = secrets.token_urlsafe(32)
-        session = UiSession(_digest(secret))
+        session = UiSession(_digest_of(secret))
         with self._lock:
             self._sessions[session.digest] = (session, self._clock())
             while len(self._sessions) > MAX_SESSIONS:
-                oldest = min(self._sessions, key=lambda one: self._sessions[one][1])
+                oldest = min(self._sessions, key=lambda digest: self._sessions[digest][1])
                 del self._sessions[oldest]
-        return session, secret
+        return NewSession(session, secret)
 
     def session(self, secret: str) -> UiSession | None:
         """Return the session of a cookie; None when there is none, or it ended."""
         if not secret:
             return None
-        digest, now = _digest(secret), self._clock()
+        digest, now = _digest_of(secret), self._clock()
         with self._lock:
-            found = self._sessions.get(digest)
-            if found is None:
+            session, used_at = self._sessions.get(digest, (None, 0.0))
+            if session is None:
                 return None
-            if now - found[1] > SESSION_IDLE_S:
+            if now - used_at > SESSION_IDLE_S:
                 del self._sessions[digest]
                 return None
-            self._sessions[digest] = (found[0], now)
-            return found[0]
+            self._sessions[digest] = (session, now)
+            return session
 
     def end_session(self, session: UiSession) -> None:
         """End a session."""
@@ -181,16 +191,16 @@ class UiAccess:
     def is_valid(self, session: UiSession) -> bool:
         """Whether a session has not ended; does not prolong it."""
         with self._lock:
-            found = self._sessions.get(session.digest)
-            return found is not None and self._clock() - found[1] <= SESSION_IDLE_S
+            known_session, used_at = self._sessions.get(session.digest, (None, 0.0))
+            return known_session is not None and self._clock() - used_at <= SESSION_IDLE_S
 
 
-def _digest(text: str) -> str:
+def _digest_of(text: str) -> str:
     return sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
-def _slow_digest(password: str, salt: bytes) -> bytes:
-    """A slow digest, against guessing."""
+def _password_digest(password: str, salt: bytes) -> bytes:
+    """Return a digest that is slow to compute, so that guessing takes long."""
     return scrypt(
         password.encode("utf-8", "replace"), salt=salt, n=_SCRYPT_COST, r=8, p=1, maxmem=1 << 26
     )

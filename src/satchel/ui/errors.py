@@ -31,21 +31,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 
-def invalid(error: Mapping[str, Any]) -> str:
-    """Return one validation error of pydantic as a sentence."""
-    place = tuple(str(one) for one in error.get("loc", ()))
-    field = f"`{'.'.join(place[1:]) or 'body'}`"
-    kind, limits = str(error.get("type", "")), cast("dict[str, Any]", error.get("ctx") or {})
-    if kind in {"missing", "string_too_short"}:
-        return say("{field} is missing", field=field)
-    if kind == "string_too_long":
-        return say(
-            "{field} has more than {most} characters", field=field, most=limits["max_length"]
-        )
-    return say("{field} is not valid", field=field)
-
-
-_STATUS: tuple[tuple[type[SatchelError], int], ...] = (
+_STATUS_CODES: tuple[tuple[type[SatchelError], int], ...] = (
     (NotFound, 404),
     (Conflict, 409),
     (InvalidInput, 422),
@@ -57,9 +43,7 @@ _STATUS: tuple[tuple[type[SatchelError], int], ...] = (
     (InternalError, 500),
 )
 """The first match counts; 400 for other errors."""
-
-
-_NOT_OURS = frozenset(
+_FRAMEWORK_MESSAGES = frozenset(
     ("Request Entity Too Large", "Content Too Large", "Unsupported Media Type", "Bad Request",
      "There was an error parsing the body", "There was an error parsing the body.")
 )  # fmt: skip
@@ -74,61 +58,77 @@ class PageError(NamedTuple):
     hint: str
 
 
+def _validation_message(error: Mapping[str, Any]) -> str:
+    """Return one validation error of pydantic as a sentence."""
+    key_path = tuple(str(key) for key in error.get("loc", ()))
+    field = f"`{'.'.join(key_path[1:]) or 'body'}`"
+    kind, limits = str(error.get("type", "")), cast("dict[str, Any]", error.get("ctx") or {})
+    if kind in {"missing", "string_too_short"}:
+        return say("{field} is missing", field=field)
+    if kind == "string_too_long":
+        return say(
+            "{field} has more than {most} characters", field=field, most=limits["max_length"]
+        )
+    return say("{field} is not valid", field=field)
+
+
 def catch_all(app: FastAPI) -> None:
     """Register handlers that turn every error into a page."""
 
     @app.exception_handler(SatchelError)
-    def _ours(request: Request, exc: SatchelError) -> Response:
-        return answer(request, failure_of(exc))
+    def _handle_satchel_error(request: Request, exc: SatchelError) -> Response:
+        return error_page(request, failure_of(exc))
 
     @app.exception_handler(HTTPException)
-    def _http(request: Request, exc: HTTPException) -> Response:
+    def _handle_http_error(request: Request, exc: HTTPException) -> Response:
         failure = _http_error(exc.status_code)
         if isinstance(exc.__context__, MultiPartException):
             failure = failure._replace(message=say("The upload is too large"))
-        elif exc.status_code in {413, 415, 400} and exc.detail not in _NOT_OURS:
+        elif exc.status_code in {413, 415, 400} and exc.detail not in _FRAMEWORK_MESSAGES:
             failure = failure._replace(message=exc.detail)
-        made = answer(request, failure)
+        response = error_page(request, failure)
         for name in ("allow", "connection", "retry-after"):
             if value := (exc.headers or {}).get(name) or (exc.headers or {}).get(name.title()):
-                made.headers[name] = value
-        return made
+                response.headers[name] = value
+        return response
 
     @app.exception_handler(RequestValidationError)
-    def _input(request: Request, exc: RequestValidationError) -> Response:
-        first: dict[str, Any] = dict(exc.errors()[0]) if exc.errors() else {}
-        return answer(request, PageError(422, invalid(first), say("Try again")))
+    def _handle_invalid_input(request: Request, exc: RequestValidationError) -> Response:
+        first_error: dict[str, Any] = dict(exc.errors()[0]) if exc.errors() else {}
+        return error_page(
+            request, PageError(422, _validation_message(first_error), say("Try again"))
+        )
 
     @app.exception_handler(Exception)
-    def _bug(request: Request, exc: Exception) -> Response:
-        words = say("Something went wrong here: {reason}", reason=type(exc).__name__)
+    def _handle_bug(request: Request, exc: Exception) -> Response:
+        message = say("Something went wrong here: {reason}", reason=type(exc).__name__)
         hint = say("The terminal of `satchel ui` says more")
-        return answer(request, PageError(500, words, hint))
+        return error_page(request, PageError(500, message, hint))
 
 
 def _http_error(status: int) -> PageError:
-    """The message for an HTTP status. It repeats nothing of the request."""
-    other = (say("Request failed (HTTP {status})", status=status), "")
+    """Return the message for an HTTP status. It repeats nothing of the request."""
+    default = (say("Request failed (HTTP {status})", status=status), "")
     message, hint = {
         404: (say("Page not found"), say("Search for it in the list")),
         408: (say("The upload stalled"), say("Try again")),
         413: (say("The upload is too large"), ""),
-    }.get(status, other)
+    }.get(status, default)
     return PageError(status, message, hint)
 
 
 def failure_of(exc: SatchelError) -> PageError:
     """Return status, message and hint for an error."""
-    status = next((number for kind, number in _STATUS if isinstance(exc, kind)), 400)
+    status = next((number for kind, number in _STATUS_CODES if isinstance(exc, kind)), 400)
     return PageError(status, exc.message, exc.hint)
 
 
-def answer(request: Request, failure: PageError) -> Response:
+def error_page(request: Request, failure: PageError) -> Response:
     """Render an error as a page, or as a part of one for htmx."""
     if request.headers.get("hx-request"):
-        made = page(request, "failure_note.html", status=failure.status, failure=failure)
+        response = page(request, "failure_note.html", status=failure.status, failure=failure)
         # Shown in the message area, whatever the form wanted to replace.
-        made.headers["HX-Retarget"] = "#notes"
-        made.headers["HX-Reswap"] = "innerHTML"
-        return made
+        response.headers["HX-Retarget"] = "#notes"
+        response.headers["HX-Reswap"] = "innerHTML"
+        return response
     return page(request, "failure.html", status=failure.status, failure=failure)

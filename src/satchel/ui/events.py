@@ -80,74 +80,74 @@ class LiveEvents:
         """The number of the last change."""
         return self._number
 
-    def publish(self, what: str) -> None:
+    def publish(self, name: str) -> None:
         """Publish a change of `library`, `goals` or `goal:ID`. Thread-safe."""
         with self._lock:
             self._number += 1
-            for one in self._streams:
-                one.pending |= one.names & {what}
-                one.wake()
+            for stream in self._streams:
+                stream.pending |= stream.names & {name}
+                stream.wake()
 
     def has_subscribers(self, name: str) -> bool:
         """Whether an open page subscribed to a name."""
         with self._lock:
-            return any(name in one.names for one in self._streams)
+            return any(name in stream.names for stream in self._streams)
 
     async def stream(
-        self, wanted: frozenset[str] = frozenset(), seen: int | None = None
+        self, names: frozenset[str] = frozenset(), last_number: int | None = None
     ) -> AsyncGenerator[bytes]:
         """Yield the events of one page as `text/event-stream`, until it is closed.
 
         Args:
-            wanted: Names that this page shows, such as `goal:ID`, besides `COMMON_EVENTS`.
-            seen: The number that the page was made at; None for the current one.
+            names: Names that this page shows, such as `goal:ID`, besides `COMMON_EVENTS`.
+            last_number: The number that the page was made at; None for the current one.
         """
-        mine = PageStream(COMMON_EVENTS | wanted)
+        stream = PageStream(COMMON_EVENTS | names)
         with self._lock:
-            self._streams.add(mine)
-            if seen not in (None, self._number):
-                mine.pending |= mine.names
+            self._streams.add(stream)
+            if last_number not in (None, self._number):
+                stream.pending |= stream.names
         try:
-            for name in wanted:
+            for name in names:
                 if self.on_subscribe is not None:
                     self.on_subscribe(name)
             yield b"retry: 1000\nevent: hello\ndata: 1\n\n"
-            mine.wake()  # changes before the subscription
+            stream.wake()  # changes before the subscription
             while not self._stop.is_set():
                 try:
-                    await asyncio.wait_for(mine.changed.wait(), KEEP_ALIVE_S)
+                    await asyncio.wait_for(stream.changed.wait(), KEEP_ALIVE_S)
                 except TimeoutError:
                     yield b": still here\n\n"
                     continue
-                mine.changed.clear()
+                stream.changed.clear()
                 with self._lock:
-                    now, changed = self._number, sorted(mine.pending)
-                    mine.pending.clear()
+                    last_change, changed = self._number, sorted(stream.pending)
+                    stream.pending.clear()
                 for name in changed:
                     # A connection that breaks between two events must not lose the second.
-                    number = f"id: {now}\n" if name == changed[-1] else ""
+                    number = f"id: {last_change}\n" if name == changed[-1] else ""
                     yield f"{number}event: {name}\ndata: 1\n\n".encode()
         finally:
             with self._lock:
-                self._streams.discard(mine)
+                self._streams.discard(stream)
 
     def _run(self) -> None:
         library = self._satchel.library
         trouble = ""
-        seen: object = None
+        previous: object = None
         while not self._stop.is_set():
-            began = time.monotonic()
+            started_at = time.monotonic()
             try:
                 # The first check compares with what pages have been shown.
-                seen = seen or library.snapshot()
-                now = library.refresh()
-                if now is not seen:
+                previous = previous or library.snapshot()
+                snapshot = library.refresh()
+                if snapshot is not previous:
                     index_of(self._satchel, wait=True)  # so that pages show the change
                     self.publish("library")
-                seen, trouble = now, ""
+                previous, trouble = snapshot, ""
             except Exception as exc:  # noqa: BLE001 - recorded, and tried again
                 reason = f"{type(exc).__name__}: {exc}"
                 if reason != trouble:
                     self._satchel.trace.record("failed", (), what="ui", reason=reason)
                 trouble = reason
-            self._stop.wait(max(DISK_POLL_S, (time.monotonic() - began) * _PAUSE_RATIO))
+            self._stop.wait(max(DISK_POLL_S, (time.monotonic() - started_at) * _PAUSE_RATIO))

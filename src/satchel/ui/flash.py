@@ -14,13 +14,13 @@ Tone = Literal["good", "warn", "bad", "info"]
 class Flash(NamedTuple):
     """A message about a change that was made. A page that is loaded again shows it again."""
 
-    words: str
-    more: tuple[str, ...] = ()
+    message: str
+    details: tuple[str, ...] = ()
     tone: Tone = "good"
     scope: str = ""
     """Scope of the change: `project` or `global`."""
     number: int = 0
     """Number of the history entry that the button undoes; 0 for none."""
-    undone: bool = False
-    """It was an undo: the button is a redo."""
+    is_undo: bool = False
+    """Whether it was an undo: the button is a redo."""
     links: tuple[tuple[str, str], ...] = ()

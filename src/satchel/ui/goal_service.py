@@ -1,11 +1,7 @@
-"""The goals shown by the web UI: one engine per server, and the processes that continue goals.
+"""The goals shown by the web UI: changes to them, and the processes that continue them.
 
-The engine is opened with the first page of goals and runs no steps. As in the terminal, workers run
-them where an engine is shared by machines; else a separate process continues a goal that was
-answered or retried, and outlives this server.
-
-A plan that was chosen, uploaded or made of words is a draft until it is started. A process of its
-own, `satchel goal plan`, makes it of words: it imports a model's packages, and can be killed.
+As in the terminal, workers run the steps where an engine is shared by machines; else a separate
+process continues a goal that was answered or retried, and outlives this server.
 
 While a goal is shown, one task polls the engine and notifies the pages.
 """
@@ -13,199 +9,92 @@ While a goal is shown, one task polls the engine and notifies the pages.
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 import time
+from contextlib import suppress
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from satchel._optional import must_be_installed
-from satchel.errors import InvalidInput, Refused, SatchelError, ServerFailed
-from satchel.goals.approvals import asks_model, first_unapproved, needs_model, unfinished_plan
-from satchel.goals.drawing.svg import stable_layout, to_inline_svg
-from satchel.goals.engines.factory import is_shared, open_engine, resume_in_background
-from satchel.goals.model import OVER
-from satchel.i18n import language, say
-from satchel.presentation.goals import check_plan
-from satchel.ui.pending import PendingItems
+from satchel.agent.tool_steps import ToolSteps
+from satchel.errors import SatchelError
+from satchel.goals.approval_files import open_requests, waiting_goals
+from satchel.goals.approvals import asks_model, needs_model, unfinished_plan
+from satchel.goals.drawing import stable_layout, to_inline_svg
+from satchel.goals.engines.factory import approvals_folder, resume_in_background
+from satchel.goals.model import FINAL_GOAL_STATES
+from satchel.i18n import language
+from satchel.ui.engine_connection import CLOSE_TIMEOUT_S, EngineConnection, retrieve_error
+from satchel.ui.goal_drafts import GoalDrafts, missing_model_error
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable
 
-    from satchel.goals.drawing.layout import Layout
+    from satchel.goals.approval_files import OpenRequest
+    from satchel.goals.drawing import Layout
     from satchel.goals.engines.base import Engine
     from satchel.goals.engines.factory import Background
     from satchel.goals.model import GoalReport, Plan
-    from satchel.goals.plan_checks import PlanProblem
     from satchel.satchel import Satchel
     from satchel.ui.events import LiveEvents
 
-_Given = TypeVar("_Given")
-LIST = "goals"
-GOAL = "goal:"
-POLL_INTERVAL_S = 1.0
-"""For the list."""
-FAST_POLL_INTERVAL_S = 0.4
-"""For a goal."""
-EVENT_MERGE_S = 0.15
-"""The shortest wait for an engine, and between two looks for a worker."""
+LIST_TOPIC = "goals"
+GOAL_TOPIC_PREFIX = "goal:"
+LIST_POLL_INTERVAL_S = 1.0
+GOAL_POLL_INTERVAL_S = 0.4
 _PAUSE_RATIO = 3
 """A slow check is followed by a pause of this many times its duration."""
-ENGINE_TIMEOUT_S = 15.0
-CLOSE_TIMEOUT_S = 5.0
-"""Time for an engine that is being opened when the server ends."""
 MAX_GOALS_WATCHED = 100
 WORKER_WAIT_S = 1.0
 """Time for a worker of this machine to take a goal before a process is started for it."""
+WORKER_POLL_INTERVAL_S = 0.15
+"""Time between two looks whether a worker took a goal."""
 _MAX_LAYOUTS = 64
 _EXPECTED_EXIT_CODES = (0, 1, 8)
 """Exit codes of a process that continued its goal: done, failed, waiting for an answer."""
-MAX_DRAFTS = 32
-PLANNING_TIMEOUT_S = 600.0
-_MAX_ERROR_CHARS = 2_000
-
-
-class GoalDraft:
-    """A plan that waits to be started, or is being made."""
-
-    def __init__(self, label: str) -> None:
-        self.key = ""
-        self.label = label
-        self.plan: Plan | None = None
-        self.problems: list[PlanProblem] = []
-        self.error = ""
-        """Why no plan could be made."""
-        self.goal_id = ""
-        self.making: asyncio.Task[None] | None = None
-
-    def cancel(self) -> None:
-        """End the process that makes its plan."""
-        if self.making is not None:
-            self.making.cancel()
 
 
 class GoalAction(NamedTuple):
     """A requested change to a goal."""
 
     report: GoalReport
-    left: Plan
+    remaining: Plan
     """The steps that would run."""
     allow: bool = False
     """Whether tools that write or use the network may be called."""
 
 
 class GoalService:
-    """The engine, its subscribers, and the processes started for goals."""
+    """Changes goals, starts processes for them, and tells pages when they change."""
 
-    def __init__(self, satchel: Satchel, live: LiveEvents) -> None:
+    def __init__(self, satchel: Satchel, live_events: LiveEvents) -> None:
         self._satchel = satchel
-        self._live = live
-        self._engine: Engine | None = None
-        self._opening: asyncio.Task[Engine] | None = None
-        self._open_began = 0.0
-        self._closed = False
+        self._live_events = live_events
+        self.connection = EngineConnection(satchel.settings)
+        self.drafts = GoalDrafts(satchel)
         self._change_locks: dict[str, asyncio.Lock] = {}
         """Serialises changes to one goal."""
+        self._change_tasks: set[asyncio.Task[None]] = set()
         self._pollers: dict[str, asyncio.Task[None]] = {}
         self._processes: dict[str, Background] = {}
-        self._changes: set[asyncio.Task[None]] = set()
-        self._allowed: set[str] = set()
+        self._goals_with_tool_permission: set[str] = set()
         """Goals whose process may call tools that write."""
-        self.drafts = PendingItems[GoalDraft](MAX_DRAFTS, GoalDraft.cancel)
         self._layouts: dict[tuple[bytes, str], Layout] = {}
         """By plan and language, not by id: another goal may reuse an id."""
-        self.start: Callable[..., Background] = resume_in_background
+        self.start_process: Callable[..., Background] = resume_in_background
         """Starts a process for a goal; replaced by tests."""
-        live.on_subscribe = self._subscribed
-
-    @property
-    def shared(self) -> bool:
-        """Whether workers of other machines run the steps."""
-        return is_shared(self._satchel.settings, None)
-
-    @property
-    def name(self) -> str:
-        """The name of the engine."""
-        return self._satchel.settings.engine.partition(":")[0]
-
-    async def engine(self) -> Engine:
-        """Return the engine, and open it first if necessary.
-
-        A slow open continues in the background for later callers.
-
-        Raises:
-            SatchelError: it is not open yet, or cannot be opened; the next call tries again.
-        """
-        if self._engine is not None:
-            return self._engine
-        if self._closed:
-            raise self._broken(RuntimeError(say("the server is stopping")))
-        if self._opening is None:
-            self._open_began = time.monotonic()
-            self._opening = asyncio.create_task(self._open())
-            self._opening.add_done_callback(_retrieve_error)
-        opening = self._opening
-        # Callers after the timeout fail at once.
-        timeout = max(EVENT_MERGE_S, self._open_began + ENGINE_TIMEOUT_S - time.monotonic())
-        if opening not in (await asyncio.wait((opening,), timeout=timeout))[0]:
-            raise self._broken(TimeoutError())
-        return opening.result()
-
-    async def _open(self) -> Engine:
-        """Open the engine without a timeout: an open in a thread cannot be cancelled."""
-        try:
-            opened = await open_engine(self._satchel.settings).__aenter__()
-        except Exception as exc:
-            raise exc if isinstance(exc, SatchelError) else self._broken(exc) from exc
-        finally:
-            self._opening = None
-        if self._closed:  # the server has ended meanwhile
-            await opened.__aexit__(None, None, None)
-            raise self._broken(RuntimeError(say("the server is stopping")))
-        self._engine = opened
-        return opened
-
-    async def call(self, what: Callable[[Engine], Awaitable[_Given]]) -> _Given:
-        """Call the engine.
-
-        Raises:
-            SatchelError: it cannot be opened, does not answer, or refuses.
-        """
-        engine = await self.engine()
-        try:
-            async with asyncio.timeout(ENGINE_TIMEOUT_S):
-                if engine.name != "local":
-                    return await what(engine)
-                # Its journals are files: reading them must not block other requests.
-                return await asyncio.to_thread(lambda: asyncio.run(_awaited(what(engine))))
-        except SatchelError:
-            raise
-        except Exception as exc:
-            raise self._broken(exc) from exc
-
-    def _broken(self, exc: Exception) -> ServerFailed:
-        why = say("it takes too long") if isinstance(exc, TimeoutError) else str(exc).strip()
-        return ServerFailed(
-            say("The engine `{engine}` does not answer: {reason}", engine=self.name,
-                reason=(why or type(exc).__name__).splitlines()[0]),
-        )  # fmt: skip
+        live_events.on_subscribe = self._on_subscribe
 
     async def close(self) -> None:
         """Stop polling and close the engine. Processes of goals continue."""
-        self._live.on_subscribe = None
-        self._closed = True
-        making = (one.making for one in self.drafts.values() if one.making)
-        tasks = [*self._pollers.values(), *making]
+        self._live_events.on_subscribe = None
+        self.connection.stop_opening()
+        tasks = [*self._pollers.values(), *self.drafts.planning_tasks()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._changes:
-            await asyncio.wait(set(self._changes), timeout=CLOSE_TIMEOUT_S)
-        if self._opening is not None:  # it closes itself
-            await asyncio.wait((self._opening,), timeout=CLOSE_TIMEOUT_S)
-        engine, self._engine = self._engine, None
-        if engine is not None:
-            await engine.__aexit__(None, None, None)
+        if self._change_tasks:
+            await asyncio.wait(set(self._change_tasks), timeout=CLOSE_TIMEOUT_S)
+        await self.connection.close()
 
     async def drawing(self, report: GoalReport) -> str:
         """Return the drawing of a goal as inline SVG. The layout is cached."""
@@ -218,218 +107,190 @@ class GoalService:
             self._layouts[key] = layout
         return to_inline_svg(report, lambda step: f"/goals/{report.id}?step={step}", layout)
 
-    # --- drafts -----------------------------------------------------------------------------
-
-    async def add_draft(self, label: str, text: str) -> GoalDraft:
-        """Read a plan file as a draft."""
-        draft = GoalDraft(label)
-        draft.plan, draft.problems = await asyncio.to_thread(check_plan, self._satchel, text)
-        return self._keep(draft)
-
-    def require_planner(self) -> None:
-        """Check that plans can be made of words.
-
-        Raises:
-            MissingExtra: the extra `agent` is not installed.
-            InvalidInput: no model is configured.
-        """
-        must_be_installed("pydantic_ai", "agent")
-        if not self._satchel.settings.model:
-            raise InvalidInput(*_no_model())
-
-    def plan_words(self, words: str) -> GoalDraft:
-        """Let a model make a plan of a goal in words.
-
-        Raises:
-            MissingExtra: the extra `agent` is not installed.
-            InvalidInput: no model is configured.
-        """
-        self.require_planner()
-        draft = GoalDraft(words)
-        draft.making = asyncio.create_task(self._make_plan(draft, words))
-        return self._keep(draft)
-
-    def _keep(self, draft: GoalDraft) -> GoalDraft:
-        draft.key = self.drafts.add(draft)
-        return draft
-
-    async def _make_plan(self, draft: GoalDraft, words: str) -> None:
-        try:
-            async with asyncio.timeout(PLANNING_TIMEOUT_S):
-                text = await self._run_planner(words)
-            draft.plan, draft.problems = await asyncio.to_thread(check_plan, self._satchel, text)
-        except TimeoutError:
-            draft.error = say("it takes too long")
-        except Exception as exc:  # noqa: BLE001 - the page must show why the task ended
-            draft.error = str(exc)[-_MAX_ERROR_CHARS:] or say("failed")
-
-    async def _run_planner(self, words: str) -> str:
-        """The plan that `satchel goal plan` prints.
-
-        Raises:
-            ServerFailed: it failed; the message is what it printed.
-        """
-        command = ["--project", self._satchel.settings.project, "goal", "plan", "-"]
-        given = {"SATCHEL_LANG": language(), "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8"}
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "satchel", *command),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, **given},
-        )
-        try:
-            out, err = await process.communicate(words.encode("utf-8", "replace"))
-        finally:
-            if process.returncode is None:
-                process.kill()
-        if process.returncode:
-            raise ServerFailed(err.decode("utf-8", "replace").strip())
-        return out.decode("utf-8", "replace")
-
     # --- changes ----------------------------------------------------------------------------
 
-    async def change(self, action: GoalAction, begin: Callable[[Engine], Awaitable[Any]]) -> None:
+    async def current_versions(self, plan: Plan) -> dict[str, str] | None:
+        """Return the digests of a plan's skills and tools, if workers run it; else None."""
+        if not self.connection.is_shared:
+            return None
+        return await asyncio.to_thread(ToolSteps(self._satchel).versions_of, plan)
+
+    async def apply_change(
+        self, action: GoalAction, begin: Callable[[Engine], Awaitable[Any]]
+    ) -> None:
         """Apply a change to a goal and continue it, by the rules of the terminal; one at a time.
 
         A process that runs the goal already gets the change. If it was just ending, the page still
         asks, and the same answer starts another process.
 
+        Args:
+            action: The change.
+            begin: Records the change in the engine.
+
         Raises:
             MissingExtra: steps would run here, and the extra `agent` is not installed.
             InvalidInput: a step needs a model, and none is configured.
-            Refused: a step calls a tool that is not allowed.
             Conflict: the goal has changed meanwhile.
         """
-        if not self.shared:
+        if not self.connection.is_shared:
             await asyncio.to_thread(self._require_ability, action)
-        change = asyncio.create_task(self._change(action, begin))
-        self._changes.add(change)
-        change.add_done_callback(self._changes.discard)
-        change.add_done_callback(_retrieve_error)
+        task = asyncio.create_task(self._apply_and_continue(action, begin))
+        self._change_tasks.add(task)
+        task.add_done_callback(self._change_tasks.discard)
+        task.add_done_callback(retrieve_error)
         try:
             # A recorded change is continued even if the client disconnects.
-            await asyncio.shield(change)
+            await asyncio.shield(task)
         except asyncio.CancelledError:
-            if change.cancelled():
+            if task.cancelled():
                 raise
-            raise self._broken(RuntimeError(say("the server is stopping"))) from None
+            raise self.connection.stopping_error() from None
 
-    async def _change(self, action: GoalAction, begin: Callable[[Engine], Awaitable[Any]]) -> None:
+    async def _apply_and_continue(
+        self, action: GoalAction, begin: Callable[[Engine], Awaitable[Any]]
+    ) -> None:
         """Record the change first, then find a process for it."""
         goal_id = action.report.id
         async with self._change_locks.setdefault(goal_id, asyncio.Lock()):
-            await self.call(begin)
+            await self.connection.call(begin)
             self.notify(goal_id)
-            if self.shared:
-                return
-            on = self.is_running(goal_id) and (not action.allow or goal_id in self._allowed)
-            # A process that is just ending does not take the goal from its queue.
-            if on and (self.name == "local" or await self._was_taken(goal_id)):
-                return
-            if not await self._was_taken(goal_id):
-                await self._start(goal_id, allow=action.allow)
+            if not self.connection.is_shared and not await self._is_continued(action):
+                await self._start(goal_id, allow_tools=action.allow)
 
-    def _require_ability(self, action: GoalAction) -> None:
-        if asks_model(action.left) or asks_model(unfinished_plan(action.report)):
-            must_be_installed("pydantic_ai", "agent")
-        settings = self._satchel.settings
-        if needs_model(action.left) and not settings.model:
-            raise InvalidInput(*_no_model())
-        step = None if action.allow else first_unapproved(self._satchel, action.left.steps)
-        if step is not None:
-            raise Refused(
-                say("Step `{step}` calls `{tool}`, which may write or use the network",
-                    step=step.id, tool=step.tool),
-            )  # fmt: skip
+    async def _is_continued(self, action: GoalAction) -> bool:
+        """Whether the goal continues without another process."""
+        goal_id = action.report.id
+        if self.connection.engine_name == "local":
+            # Its goals are run by the processes started for them: there is no queue.
+            has_permission = not action.allow or goal_id in self._goals_with_tool_permission
+            return self.is_running(goal_id) and has_permission
+        # A process that runs is no sign: one that is just ending takes no goal from the queue.
+        return await self._is_taken_by_worker(goal_id)
 
-    async def _was_taken(self, goal_id: str) -> bool:
-        """Whether a worker of this machine took the goal; `local` has none."""
-        if self.name == "local":
-            return False
+    async def _is_taken_by_worker(self, goal_id: str) -> bool:
+        """Whether a worker of this machine takes the goal within `WORKER_WAIT_S`."""
         deadline = time.monotonic() + WORKER_WAIT_S
         while time.monotonic() < deadline:
-            report = await self.call(lambda engine: engine.report(goal_id))
-            if report.state in OVER or (report.state == "running" and not report.reason):
+            report = await self._report(goal_id)
+            is_running = report.state == "running" and not report.reason
+            if is_running or report.state in FINAL_GOAL_STATES:
                 return True
-            await asyncio.sleep(EVENT_MERGE_S)
+            await asyncio.sleep(WORKER_POLL_INTERVAL_S)
         return False
 
-    async def _start(self, goal_id: str, *, allow: bool) -> None:
-        options = ["--engine", self.name, *(["--allow-tools"] if allow else [])]
+    def _require_ability(self, action: GoalAction) -> None:
+        """Check that the steps can run here.
+
+        Raises:
+            MissingExtra: a step calls a model, and the extra `agent` is not installed.
+            InvalidInput: a step calls a model without naming it, and none is configured.
+        """
+        if asks_model(action.remaining) or asks_model(unfinished_plan(action.report)):
+            must_be_installed("pydantic_ai", "agent")
+        if needs_model(action.remaining) and not self._satchel.settings.model:
+            raise missing_model_error()
+
+    # --- processes --------------------------------------------------------------------------
+
+    async def _start(self, goal_id: str, *, allow_tools: bool) -> None:
+        """Start a process that continues the goal."""
+        permission = "--allow-tools" if allow_tools else "--ask-in-browser"
+        options = ["--engine", self.connection.engine_name, permission]
         settings = self._satchel.settings
         self._processes[goal_id] = await asyncio.to_thread(
-            self.start, settings, goal_id, options, project=settings.project
+            self.start_process, settings, goal_id, options, project=settings.project
         )
-        (self._allowed.add if allow else self._allowed.discard)(goal_id)
+        if allow_tools:
+            self._goals_with_tool_permission.add(goal_id)
+        else:
+            self._goals_with_tool_permission.discard(goal_id)
 
     def is_running(self, goal_id: str) -> bool:
         """Whether a process started here runs a goal."""
-        found = self._processes.get(goal_id)
-        return found is not None and found.process.poll() is None
+        background = self._processes.get(goal_id)
+        return background is not None and background.process.poll() is None
 
     def last_output(self, goal_id: str) -> str:
         """Return the last output of a process started here that failed; else an empty text."""
-        found = self._processes.get(goal_id)
-        code = None if found is None else found.process.poll()
-        ended = code is not None and code not in _EXPECTED_EXIT_CODES
-        return found.log_tail() if found is not None and ended else ""
+        exit_code = self._exit_code(goal_id)
+        if exit_code is None or exit_code in _EXPECTED_EXIT_CODES:
+            return ""
+        return self._processes[goal_id].log_tail()
+
+    def _exit_code(self, goal_id: str) -> int | None:
+        """Return the exit code of a process started here; None while it runs, and without one."""
+        background = self._processes.get(goal_id)
+        return None if background is None else background.process.poll()
+
+    def requests(self, goal_id: str) -> tuple[OpenRequest, ...]:
+        """Return the requests for approval of a goal's process; none where workers run it."""
+        if self.connection.is_shared:
+            return ()
+        return open_requests(approvals_folder(self._satchel.settings, goal_id))
+
+    def waiting(self) -> frozenset[str]:
+        """Return the goals whose processes wait for an approval."""
+        with suppress(SatchelError):
+            if not self.connection.is_shared:
+                return waiting_goals(approvals_folder(self._satchel.settings))
+        return frozenset()
 
     # --- notifications ----------------------------------------------------------------------
 
     def notify(self, goal_id: str) -> None:
         """Notify pages of a change to a goal."""
-        self._live.publish(f"{GOAL}{goal_id}")
-        self._live.publish(LIST)
+        self._live_events.publish(f"{GOAL_TOPIC_PREFIX}{goal_id}")
+        self._live_events.publish(LIST_TOPIC)
 
-    def _subscribed(self, name: str) -> None:
+    def _on_subscribe(self, topic: str) -> None:
         """A page subscribes; it may have missed changes since it was made."""
-        self._live.publish(name)
-        if name not in self._pollers:
-            self._pollers[name] = asyncio.create_task(self._poll(name))
+        self._live_events.publish(topic)
+        if topic not in self._pollers:
+            self._pollers[topic] = asyncio.create_task(self._poll(topic))
 
-    async def _poll(self, name: str) -> None:
+    async def _poll(self, topic: str) -> None:
         """Notify pages of changes while there are any."""
-        seen: Hashable = None
+        previous: Hashable = None  # before the first look, which is no change
+        interval = LIST_POLL_INTERVAL_S if topic == LIST_TOPIC else GOAL_POLL_INTERVAL_S
         try:
-            while self._live.has_subscribers(name):
+            while self._live_events.has_subscribers(topic):
                 began = time.monotonic()
-                now = await self._fingerprint(name)
-                if seen is not None and now != seen:
-                    self._live.publish(name)
-                seen = now
-                pause = POLL_INTERVAL_S if name == LIST else FAST_POLL_INTERVAL_S
-                await asyncio.sleep(max(pause, (time.monotonic() - began) * _PAUSE_RATIO))
+                fingerprint = await self._fingerprint(topic)
+                if previous is not None and fingerprint != previous:
+                    self._live_events.publish(topic)
+                previous = fingerprint
+                await asyncio.sleep(max(interval, (time.monotonic() - began) * _PAUSE_RATIO))
         finally:
-            self._pollers.pop(name, None)
+            self._pollers.pop(topic, None)
 
-    async def _fingerprint(self, name: str) -> Hashable:
-        """A value that changes with the goal, or with the list."""
-        goal_id = name.removeprefix(GOAL)
+    async def _fingerprint(self, topic: str) -> Hashable:
+        """Return a value that changes with the goal, or with the list."""
+        goal_id = topic.removeprefix(GOAL_TOPIC_PREFIX)
         try:
-            if name == LIST:
-                return tuple(await self.call(lambda one: one.list(limit=MAX_GOALS_WATCHED)))
-            report = await self.call(lambda one: one.report(goal_id))
+            if topic == LIST_TOPIC:
+                return await self.connection.call(_list_fingerprint)
+            report = await self._report(goal_id)
         except SatchelError as exc:
             return type(exc).__name__, exc.message
         steps = tuple(
-            (one.state, one.attempts, one.started, one.seconds) for one in report.steps.values()
+            (step.state, step.attempts, step.started, step.seconds)
+            for step in report.steps.values()
         )
-        found = self._processes.get(goal_id)
-        gone = None if found is None else found.process.poll()
-        return report.state, report.revision, report.reason, steps, gone
+        request_keys = tuple(request.key for request in self.requests(goal_id))
+        return (
+            *(report.state, report.revision, report.reason),
+            *(steps, self._exit_code(goal_id), request_keys),
+        )
+
+    async def _report(self, goal_id: str) -> GoalReport:
+        return await self.connection.call(lambda engine: engine.report(goal_id))
 
 
-def _no_model() -> tuple[str, str]:
-    hint = say("Set `SATCHEL_MODEL` to `PROVIDER:NAME` and restart `satchel ui`")
-    return say("No model is configured"), hint
-
-
-async def _awaited(one: Awaitable[_Given]) -> _Given:
-    return await one
-
-
-def _retrieve_error(task: asyncio.Task[Any]) -> None:
-    """Retrieve the error of a task that may have no caller left: asyncio would log it."""
-    if not task.cancelled():
-        task.exception()
+async def _list_fingerprint(engine: Engine) -> Hashable:
+    """Return a value that changes with the list of goals, and with what is shown of workers."""
+    goals = tuple(await engine.list(limit=MAX_GOALS_WATCHED))
+    if engine.name == "local":
+        return goals
+    status = await engine.status()
+    workers = tuple((worker.name, worker.is_alive, worker.steps) for worker in status.workers)
+    return goals, workers, status.waiting, status.stuck

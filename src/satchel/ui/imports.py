@@ -11,9 +11,10 @@ from satchel.i18n import join_names, say
 from satchel.library.lockfile import LockedSource
 from satchel.store.archive.rules import shown
 from satchel.store.disk_errors import disk_errors_as_refusal
-from satchel.store.planner import select_skills
+from satchel.store.skill_names import check_new_id
+from satchel.store.skill_selection import select_skills
 from satchel.store.sources import source_of
-from satchel.store.sources.parse import ENDINGS, ArchiveSource, FolderSource
+from satchel.store.sources.local import ARCHIVE_ENDINGS, ArchiveSource, FolderSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,44 +27,49 @@ if TYPE_CHECKING:
 MAX_FETCHES = 4
 
 
-def plan_upload(store: Store, sent: Upload, *, is_archive: bool) -> ChangePlan:
+def plan_upload(store: Store, upload: Upload, *, is_archive: bool) -> ChangePlan:
     """Return a plan for all skills of an uploaded archive or folder.
 
     Raises:
         SatchelError: it is unsafe, or holds no skill.
     """
-    source = (ArchiveSource if is_archive else FolderSource)(sent.path, sent.name)
+    source = (ArchiveSource if is_archive else FolderSource)(upload.path, upload.name)
     with source.fetch() as bundle:
         return _plan_all(
             store,
             bundle._replace(
                 # The lockfile records the sender's name: our copy will be removed.
-                place=LockedSource("upload", sent.name),
-                name=ENDINGS.sub("", sent.name),
-                notes=(*bundle.notes, *_upload_notes(sent)),
+                place=LockedSource("upload", upload.name),
+                name=ARCHIVE_ENDINGS.sub("", upload.name),
+                notes=(*bundle.notes, *_upload_notes(upload)),
             ),
+            skill_id=upload.skill_id,
         )
 
 
-def _plan_all(store: Store, bundle: Bundle, path: str = "") -> ChangePlan:
+def _plan_all(store: Store, bundle: Bundle, path: str = "", *, skill_id: str = "") -> ChangePlan:
+    if skill_id:
+        check_new_id(skill_id)
     with disk_errors_as_refusal(bundle.place.url):
-        wanted = select_skills(bundle, path=path, everything=True)
-    return store.plan_picked(bundle, wanted)
+        selection = select_skills(bundle, path=path, skill_id=skill_id, everything=True)
+    return store.plan_picked(bundle, selection)
 
 
-def _upload_notes(sent: Upload) -> Iterator[str]:
-    if sent.programs:
-        names = join_names(f"`{shown(one)}`" for one in sent.programs[:20])
+def _upload_notes(upload: Upload) -> Iterator[str]:
+    if upload.programs:
+        names = join_names(f"`{shown(name)}`" for name in upload.programs[:20])
         yield say("Marked as programs because of `#!`: {names}", names=names)
-    if sent.ignored:
-        names = join_names(f"`{shown(one)}`" for one in sent.ignored[:20])
+    if upload.ignored:
+        names = join_names(f"`{shown(name)}`" for name in upload.ignored[:20])
         yield say("Ignored: {names}", names=names)
 
 
 class SourceFetch:
     """A repository that is fetched in a thread; it can be cancelled."""
 
-    def __init__(self, store: Store, address: str, ref: str = "", path: str = "") -> None:
+    def __init__(
+        self, store: Store, address: str, ref: str = "", path: str = "", *, skill_id: str = ""
+    ) -> None:
         """Parse the address.
 
         Args:
@@ -71,6 +77,7 @@ class SourceFetch:
             address: URL of the repository, or a path of this machine.
             ref: The branch, tag or commit; empty for the default.
             path: The folder within it.
+            skill_id: The id to install under; only for a single skill.
 
         Raises:
             SatchelError: the address is invalid.
@@ -79,8 +86,9 @@ class SourceFetch:
         self._source = source_of(address, base=store.scope.root)
         self._ref = ref
         self._path = path.strip().strip("/")
+        self._skill_id = skill_id
         self.label = self._source.url
-        self.line = ""
+        self.progress_line = ""
         """Progress of git."""
         self.error: SatchelError | None = None
         self.plan = ""
@@ -113,7 +121,7 @@ class SourceFetch:
     def _run(self, add_plan: Callable[[ChangePlan], str]) -> None:
         try:
             with self._source.fetch(ref=self._ref, progress=self._report) as bundle:
-                plan = _plan_all(self.store, bundle, self._path)
+                plan = _plan_all(self.store, bundle, self._path, skill_id=self._skill_id)
             if self._cancelled:
                 plan.close()
             else:
@@ -121,10 +129,10 @@ class SourceFetch:
         except SatchelError as exc:
             self.error = exc
         except Exception as exc:  # noqa: BLE001 - the page must show why the thread ended
-            words = say("Something went wrong here: {reason}", reason=type(exc).__name__)
-            self.error = InternalError(words)
+            message = say("Something went wrong here: {reason}", reason=type(exc).__name__)
+            self.error = InternalError(message)
 
     def _report(self, line: str) -> None:
-        self.line = line
+        self.progress_line = line
         if self._cancelled:
             raise Refused(say("It was cancelled"))

@@ -54,7 +54,17 @@ POLICY = (
     "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'; "
     "object-src 'none'"
 )
-_HEADERS = {
+MAX_FORM_BYTES = 1 << 20
+MAX_EDIT_BYTES = 4 << 20
+MAX_UPLOAD_BYTES = 256 << 20
+MAX_UPLOAD_BODY_BYTES = MAX_UPLOAD_BYTES + (1 << 20)
+"""The uploaded files with the boundaries of the form."""
+UPLOAD_PATHS = frozenset(("/skills/import/zip", "/skills/import/folder"))
+BODY_STALL_S = 20.0
+"""Maximum time between two parts of a body."""
+MAX_FORM_S = 60.0
+"""Maximum time for the whole body of a form."""
+_RESPONSE_HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -64,8 +74,8 @@ _HEADERS = {
     "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 }
 _HSTS = "max-age=31536000"
-_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?", re.IGNORECASE)
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_HOST_HEADER = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?", re.IGNORECASE)
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f]")
 _OWN_SITES = ("same-origin", "none")
 """Values of `Sec-Fetch-Site` for our own pages and for typed addresses."""
 
@@ -98,7 +108,7 @@ class SecurityMiddleware:
         self._access: UiAccess = state.access
         self._hosts = frozenset(hosts)
         self._cookie = cookie
-        self._homes = tuple(one.lower() for one in homes)
+        self._homes = tuple(home.lower() for home in homes)
         self._https = https
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -114,21 +124,21 @@ class SecurityMiddleware:
             scope["scheme"] = "https"
         cookies = cookie_parser("; ".join(headers.getlist("cookie")))
         set_language("")
-        set_language(_language(headers, cookies) or language())  # resolved once per request
-        secret = cookies.get(self._cookie, "") if self._at_home(headers) else ""
+        set_language(_choose_language(headers, cookies) or language())  # resolved once per request
+        secret = cookies.get(self._cookie, "") if self._is_home_host(headers) else ""
         session = self._access.session(secret)
         scope.setdefault("state", {})["session"] = session
-        send = self._with_headers(scope, send)
+        send = self._add_headers(scope, send)
         refusal = self._refuse(scope, headers, session)
         if refusal is not None:
             if isinstance(refusal, PlainTextResponse) and "hx-request" in headers:
                 # Shown in the message area: it must not replace a part of the page.
-                words = escape(bytes(refusal.body).decode())
-                shown = f'<p class="note bad" role="alert">{words}</p>'
-                area = {"HX-Retarget": "#notes", "HX-Reswap": "innerHTML"}
-                refusal = HTMLResponse(shown, refusal.status_code, area)
+                message = escape(bytes(refusal.body).decode())
+                html = f'<p class="note bad" role="alert">{message}</p>'
+                target = {"HX-Retarget": "#notes", "HX-Reswap": "innerHTML"}
+                refusal = HTMLResponse(html, refusal.status_code, target)
             if session is None and scope["method"] not in SAFE_METHODS:
-                # A connection that ends while a form is being sent would lose the answer.
+                # A connection that ends while a form is being sent would lose the response.
                 with suppress(HTTPException):
                     body = LimitedBody(receive, min(limit_of(scope["path"]), MAX_EDIT_BYTES))
                     while (await body()).get("more_body"):
@@ -144,57 +154,57 @@ class SecurityMiddleware:
         refusal = self._refuse_sender(path, method, headers)
         if refusal is not None:
             return refusal
-        if not self._at_home(headers):
-            return self._lead_home(scope)
+        if not self._is_home_host(headers):
+            return self._redirect_home(scope)
         if path in OPEN_PATHS or path.startswith(STATIC_PREFIX):
             return None
-        return self._login_page(scope, headers) if session is None else None
+        return self._refuse_without_session(scope, headers) if session is None else None
 
     def _refuse_sender(self, path: str, method: str, headers: Headers) -> Response | None:
-        """Checks that do not depend on the session."""
-        if not self._answers_to(headers.getlist("host")):
-            words = say("Unknown host name")
-            return _refusal(421, words, say("Start the server with `--name`"))
-        if not path.startswith("/") or _CONTROL.search(path):
+        """Return the refusal of a request, for all that does not depend on the session."""
+        if not self._is_known_host(headers.getlist("host")):
+            message = say("Unknown host name")
+            return _refusal(421, message, say("Start the server with `--name`"))
+        if not path.startswith("/") or _CONTROL_CHARACTERS.search(path):
             return _refusal(400, say("Page not found"))
         if _is_cross_site(method, headers) or (
-            method not in SAFE_METHODS and not self._same_origin(headers)
+            method not in SAFE_METHODS and not self._is_same_origin(headers)
         ):
-            words = say("The request does not come from this site")
-            return _refusal(403, words, say("Reload the page"))
-        if method not in SAFE_METHODS and _too_large(headers, limit_of(path)):
+            message = say("The request does not come from this site")
+            return _refusal(403, message, say("Reload the page"))
+        if method not in SAFE_METHODS and _is_too_large(headers, limit_of(path)):
             return _refusal(413, say("The upload is too large"))
         return None
 
-    def _answers_to(self, hosts: list[str]) -> bool:
+    def _is_known_host(self, hosts: list[str]) -> bool:
         """Whether the request has exactly one `Host`, and it is known."""
-        return len(hosts) == 1 and _name(hosts[0]) in self._hosts
+        return len(hosts) == 1 and _host_name(hosts[0]) in self._hosts
 
-    def _at_home(self, headers: Headers) -> bool:
+    def _is_home_host(self, headers: Headers) -> bool:
         """Whether sessions count under the `Host` of the request."""
-        return not self._homes or _name(headers.get("host", "")) in self._homes
+        return not self._homes or _host_name(headers.get("host", "")) in self._homes
 
-    def _lead_home(self, scope: Scope) -> Response:
+    def _redirect_home(self, scope: Scope) -> Response:
         """Redirect to the name that is ours alone."""
         home = self._homes[0]
         if scope["method"] in SAFE_METHODS:
             return RedirectResponse(URL(scope=scope).replace(hostname=home), 303)
-        words = say("Unknown host name")
-        return _refusal(421, words, say("Use the name `{name}`", name=home))
+        message = say("Unknown host name")
+        return _refusal(421, message, say("Use the name `{name}`", name=home))
 
-    def _login_page(self, scope: Scope, headers: Headers) -> ASGIApp:
-        """The answer to a request without a session."""
-        path, safe = str(scope["path"]), scope["method"] in SAFE_METHODS
+    def _refuse_without_session(self, scope: Scope, headers: Headers) -> ASGIApp:
+        """Return the response to a request without a session."""
+        path, is_safe = str(scope["path"]), scope["method"] in SAFE_METHODS
         if path in SCRIPT_PATHS:
             return _refusal(401, say("You are signed out"))
-        if not safe and path != LOGOUT_PATH:
-            words = say("You are signed out. Nothing was changed")
-            return _refusal(401, words, say("Sign in with another tab, then try again here"))
+        if not is_safe and path != LOGOUT_PATH:
+            message = say("You are signed out. Nothing was changed")
+            return _refusal(401, message, say("Sign in with another tab, then try again here"))
         if headers.get("hx-request"):
             return Response(status_code=401, headers={"HX-Redirect": LOGIN_PATH})
         return RedirectResponse(LOGIN_PATH, 303)
 
-    def _same_origin(self, headers: Headers) -> bool:
+    def _is_same_origin(self, headers: Headers) -> bool:
         """Whether a change comes from our own pages. Browsers send `Origin` with every form."""
         origins = headers.getlist("origin")
         if not origins:
@@ -202,53 +212,55 @@ class SecurityMiddleware:
         # A proxy may terminate TLS without `https` being set, so both schemes are accepted.
         schemes = ("https",) if self._https else ("http", "https")
         host = headers.get("host", "").lower()
-        return len(origins) == 1 and origins[0].lower() in [f"{one}://{host}" for one in schemes]
+        return len(origins) == 1 and origins[0].lower() in [
+            f"{scheme}://{host}" for scheme in schemes
+        ]
 
-    def _with_headers(self, scope: Scope, send: Send) -> Callable[[Message], Any]:
-        kept = (
+    def _add_headers(self, scope: Scope, send: Send) -> Callable[[Message], Any]:
+        is_cacheable = (
             str(scope["path"]).startswith(STATIC_PREFIX)
             and bytes(scope["query_string"])[:2] == b"v="
         )
 
-        async def sent(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in _HEADERS.items():
+                for name, value in _RESPONSE_HEADERS.items():
                     headers[name] = value
                 if self._https:
                     headers["strict-transport-security"] = _HSTS
                 # The URL of a static file has its digest, so it may be cached; a page never is.
-                keep = kept and message["status"] in {200, 206, 304}
-                headers["cache-control"] = "public, max-age=31536000" if keep else "no-store"
-                if not keep:
+                may_cache = is_cacheable and message["status"] in {200, 206, 304}
+                headers["cache-control"] = "public, max-age=31536000" if may_cache else "no-store"
+                if not may_cache:
                     headers["vary"] = "Cookie, Accept-Language, HX-Request"
             await send(message)
 
-        return sent
+        return send_with_headers
 
 
-def give_cookie(
-    answer: Response, name: str, value: str, *, secure: bool, seconds: float = COOKIE_LIFETIME_S
+def set_cookie(
+    response: Response, name: str, value: str, *, secure: bool, seconds: float = COOKIE_LIFETIME_S
 ) -> None:
     """Set a cookie: not for scripts, and not for other sites."""
-    answer.set_cookie(
+    response.set_cookie(
         name, value, max_age=int(seconds), path="/", httponly=True, samesite="strict", secure=secure
     )
 
 
-def _name(host: str) -> str:
-    """The name in a `Host` header, without its port; empty when it is invalid."""
-    found = _HOST.fullmatch(host)
-    return found[1].lower() if found is not None else ""
+def _host_name(host: str) -> str:
+    """Return the name in a `Host` header, without its port; empty when it is invalid."""
+    match = _HOST_HEADER.fullmatch(host)
+    return match[1].lower() if match is not None else ""
 
 
-def _language(headers: Headers, cookies: dict[str, str]) -> str:
-    """The user's choice, else the browser's; empty for the default."""
-    chosen = cookies.get(LANGUAGE_COOKIE, "")
-    if chosen in LANGUAGES:
-        return chosen
-    for part in headers.get("accept-language", "").split(",")[:16]:
-        name = part.split(";")[0].strip().lower()
+def _choose_language(headers: Headers, cookies: dict[str, str]) -> str:
+    """Return the user's choice, else the browser's; empty for the default."""
+    language = cookies.get(LANGUAGE_COOKIE, "")
+    if language in LANGUAGES:
+        return language
+    for preference in headers.get("accept-language", "").split(",")[:16]:
+        name = preference.split(";")[0].strip().lower()
         if name[:2] in LANGUAGES:
             return language_of(name)
     return ""
@@ -258,32 +270,22 @@ def _is_cross_site(method: str, headers: Headers) -> bool:
     """Whether a page of another site or port does more than link here."""
     if headers.get("sec-fetch-site", "none") in _OWN_SITES:
         return False
-    led = headers.get("sec-fetch-mode") == "navigate"
-    return method != "GET" or not led or headers.get("sec-fetch-dest", "document") != "document"
+    is_navigation = headers.get("sec-fetch-mode") == "navigate"
+    is_document = headers.get("sec-fetch-dest", "document") == "document"
+    return method != "GET" or not is_navigation or not is_document
 
 
-def _too_large(headers: Headers, limit: int) -> bool:
-    said = headers.get("content-length", "")
-    return said.isascii() and said.isdigit() and (len(said) > 18 or int(said) > limit)
+def _is_too_large(headers: Headers, limit: int) -> bool:
+    length = headers.get("content-length", "")
+    return length.isascii() and length.isdigit() and (len(length) > 18 or int(length) > limit)
 
 
-def _refusal(status: int, words: str, hint: str = "") -> Response:
-    """A plain text refusal that repeats nothing of the request."""
-    return PlainTextResponse(f"{words}. {hint}" if hint else words, status)
+def _refusal(status: int, message: str, hint: str = "") -> Response:
+    """Return a plain text refusal that repeats nothing of the request."""
+    return PlainTextResponse(f"{message}. {hint}" if hint else message, status)
 
 
 # --- request bodies -----------------------------------------------------------------------
-
-MAX_FORM_BYTES = 1 << 20
-MAX_EDIT_BYTES = 4 << 20
-MAX_UPLOAD_BYTES = 256 << 20
-MAX_UPLOAD_BODY_BYTES = MAX_UPLOAD_BYTES + (1 << 20)
-"""With the boundaries of the form."""
-UPLOAD_PATHS = frozenset(("/skills/import/zip", "/skills/import/folder"))
-BODY_STALL_S = 20.0
-"""Between two parts of a body."""
-MAX_FORM_S = 60.0
-"""For the whole body of a form."""
 
 
 def limit_of(path: str) -> int:
@@ -298,9 +300,9 @@ class LimitedBody:
 
     def __init__(self, receive: Receive, limit: int) -> None:
         self._receive = receive
-        self._left = limit
-        self._time: float = MAX_FORM_S if limit < MAX_UPLOAD_BODY_BYTES else float("inf")
-        self._ended = False
+        self._remaining_bytes = limit
+        self._remaining_s: float = MAX_FORM_S if limit < MAX_UPLOAD_BODY_BYTES else float("inf")
+        self._has_ended = False
 
     async def __call__(self) -> Message:
         """Return the next message.
@@ -308,20 +310,20 @@ class LimitedBody:
         Raises:
             HTTPException: 413, it is too large; 408, it is too slow.
         """
-        if self._ended:  # from here on this waits for the end of the connection
+        if self._has_ended:  # from here on this waits for the end of the connection
             return await self._receive()
-        began = time.monotonic()
+        started_at = time.monotonic()
         message: Message | None = None
-        with anyio.move_on_after(min(BODY_STALL_S, self._time)):
+        with anyio.move_on_after(min(BODY_STALL_S, self._remaining_s)):
             message = await self._receive()
         if message is None:
             raise HTTPException(408, headers={"connection": "close"})
-        self._time -= time.monotonic() - began
+        self._remaining_s -= time.monotonic() - started_at
         if message["type"] != "http.request":
-            self._ended = True
+            self._has_ended = True
             return message
-        self._left -= len(message.get("body", b""))
-        self._ended = not message.get("more_body", False)
-        if self._left < 0:
+        self._remaining_bytes -= len(message.get("body", b""))
+        self._has_ended = not message.get("more_body", False)
+        if self._remaining_bytes < 0:
             raise HTTPException(413)
         return message

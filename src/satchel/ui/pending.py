@@ -1,4 +1,4 @@
-"""`PendingItems` keeps objects in memory between two requests: plans, messages, results."""
+"""Objects that are stored in memory between two requests: plans, messages, results."""
 
 from __future__ import annotations
 
@@ -33,38 +33,42 @@ class PendingItems(Generic[T]):
     """The latest objects of a kind, under unguessable keys. Thread-safe."""
 
     def __init__(
-        self, most: int, release: Callable[[T], object] | None = None, lifetime: float = math.inf
+        self,
+        max_items: int,
+        release: Callable[[T], object] | None = None,
+        lifetime: float = math.inf,
     ) -> None:
         """Start without any.
 
         Args:
-            most: The number kept; the oldest is dropped first.
+            max_items: The number of objects stored; the oldest is dropped first.
             release: Called with each object that is dropped.
             lifetime: Seconds after which an object is dropped when it is asked for.
         """
-        self._most = most
+        self._max_items = max_items
         self._release = release
         self._lifetime = lifetime
-        self._kept: dict[str, tuple[T, float]] = {}
+        self._items: dict[str, tuple[T, float]] = {}
         """Key -> object, and when it was added."""
         self._lock = threading.Lock()
 
-    def add(self, one: T, key: str = "") -> str:
-        """Keep an object; returns its key, which is new unless one is given."""
+    def add(self, item: T, key: str = "") -> str:
+        """Store an object; returns its key, which is new unless one is given."""
         key = key or secrets.token_urlsafe(18)
         with self._lock:
-            self._kept[key] = (one, time.monotonic())
-            old = [self._kept.pop(first)[0] for first in [*self._kept][: -self._most]]
-        self._drop(old)
+            self._items[key] = (item, time.monotonic())
+            oldest_keys = [*self._items][: -self._max_items]
+            dropped = [self._items.pop(oldest_key)[0] for oldest_key in oldest_keys]
+        self._release_all(dropped)
         return key
 
     def get(self, key: str) -> T | None:
         """Return an object; None when it is not there, or no longer."""
-        found, since = self._kept.get(key, (None, math.inf))
-        if time.monotonic() - since > self._lifetime:
+        item, added_at = self._items.get(key, (None, math.inf))
+        if time.monotonic() - added_at > self._lifetime:
             self.drop(key)
             return None
-        return found
+        return item
 
     def require(self, key: str) -> T:
         """Return an object.
@@ -72,10 +76,10 @@ class PendingItems(Generic[T]):
         Raises:
             NotFound: it was removed, or dropped for later ones.
         """
-        found = self.get(key)
-        if found is None:
-            raise expired()
-        return found
+        item = self.get(key)
+        if item is None:
+            raise expired_error()
+        return item
 
     def pop(self, key: str) -> T:
         """Remove an object and return it, without releasing it.
@@ -83,35 +87,36 @@ class PendingItems(Generic[T]):
         Raises:
             NotFound: as `require`.
         """
-        found = self.require(key)
+        item = self.require(key)
         with self._lock:
-            if self._kept.pop(key, None) is None:
-                raise expired()
-        return found
+            if self._items.pop(key, None) is None:
+                raise expired_error()
+        return item
 
     def drop(self, key: str) -> None:
         """Drop an object, if it is there."""
         with self._lock:
-            found = [self._kept.pop(key)[0]] if key in self._kept else []
-        self._drop(found)
+            dropped = [self._items.pop(key)[0]] if key in self._items else []
+        self._release_all(dropped)
 
     def values(self) -> list[T]:
         """Return all objects."""
         with self._lock:
-            return [one for one, _ in self._kept.values()]
+            return [item for item, _ in self._items.values()]
 
     def clear(self) -> None:
         """Drop all objects."""
         with self._lock:
-            every, self._kept = list(self._kept.values()), {}
-        self._drop([one for one, _ in every])
+            dropped = [item for item, _ in self._items.values()]
+            self._items = {}
+        self._release_all(dropped)
 
-    def _drop(self, found: list[T]) -> None:
+    def _release_all(self, items: list[T]) -> None:
         if self._release is not None:
-            for one in found:
-                self._release(one)
+            for item in items:
+                self._release(item)
 
 
-def expired() -> NotFound:
-    """Return the error for an object that is no longer kept."""
+def expired_error() -> NotFound:
+    """Return the error for an object that is no longer stored."""
     return NotFound(say("This preview has expired"))

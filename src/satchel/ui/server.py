@@ -64,9 +64,9 @@ def make_app(
     from satchel.ui.state import AppState
     from satchel.ui.templating import STATIC_FOLDER
 
-    known = [one.lower() for one in hosts]
-    access.known_elsewhere = https or any(
-        one not in LOCAL_NAMES and not is_localhost_name(one) for one in known
+    hosts_lower = [host.lower() for host in hosts]
+    access.is_reachable_remotely = https or any(
+        host not in LOCAL_NAMES and not is_localhost_name(host) for host in hosts_lower
     )
     state = AppState(satchel, access)
 
@@ -89,7 +89,9 @@ def make_app(
     for name in PAGES:
         app.include_router(import_module(f"satchel.ui.pages.{name}").router, dependencies=first)
     catch_all(app)
-    return SecurityMiddleware(app, state, [*LOCAL_NAMES, *known], cookie, homes=homes, https=https)
+    return SecurityMiddleware(
+        app, state, [*LOCAL_NAMES, *hosts_lower], cookie, homes=homes, https=https
+    )
 
 
 # --- serving ------------------------------------------------------------------------------
@@ -110,7 +112,7 @@ class UiServerSettings(NamedTuple):
     names: tuple[str, ...] = ()
     """Further names of the server, such as that of a proxy, or one of this machine that no other
     server has (`NAME.localhost`): then sessions count under these alone."""
-    told: Callable[[str], None] | None = None
+    on_start: Callable[[str], None] | None = None
     """Called with each URL to open: the first when the server listens, a new one after each use."""
     https: bool = False
     """A proxy terminates TLS: cookies are for https alone."""
@@ -123,10 +125,10 @@ class UiServerSettings(NamedTuple):
     @property
     def homes(self) -> tuple[str, ...]:
         """The only names under which sessions count; the one to open comes first."""
-        found = tuple(filter(is_localhost_name, self.names))
-        if not found or self.https or self.open_to_others:
+        local_names = tuple(filter(is_localhost_name, self.names))
+        if not local_names or self.https or self.open_to_others:
             return ()
-        return (*found, *(one for one in self.names if one not in found))
+        return (*local_names, *(name for name in self.names if name not in local_names))
 
 
 def serve(satchel: Satchel, web: UiServerSettings) -> None:
@@ -137,8 +139,6 @@ def serve(satchel: Satchel, web: UiServerSettings) -> None:
         InvalidInput: the password is too short.
         MissingExtra: the extra `ui` is not installed.
     """
-    from satchel._optional import require
-
     uvicorn = require("uvicorn", "ui")
     from satchel.ui.auth import UiAccess
 
@@ -173,8 +173,8 @@ def serve(satchel: Satchel, web: UiServerSettings) -> None:
         listener.listen(128)
 
         def announce(token: str) -> None:
-            if web.told is not None:
-                web.told(f"{base}/enter?token={token}" if token else base)
+            if web.on_start is not None:
+                web.on_start(f"{base}/enter?token={token}" if token else base)
 
         access.announce = announce
         announce(access.new_link() if access.by_link else "")
@@ -198,15 +198,19 @@ def _require_password_if_public(web: UiServerSettings) -> None:
         Refused: other machines can reach the server.
     """
     hint = say("Set `--password-file`")
-    known = [
-        one for one in web.names if one.lower() not in LOCAL_NAMES and not is_localhost_name(one)
+    public_names = [
+        name
+        for name in web.names
+        if name.lower() not in LOCAL_NAMES and not is_localhost_name(name)
     ]
-    if web.open_to_others or known:
+    if web.open_to_others or public_names:
         raise Refused(
-            say("`{host}` is reachable from other machines without a password",
-                host=web.host if web.open_to_others else known[0]),
+            say(
+                "`{host}` is reachable from other machines without a password",
+                host=web.host if web.open_to_others else public_names[0],
+            ),
             hint,
-        )  # fmt: skip
+        )
     if web.https:
         raise Refused(say("A password is required behind a proxy"), hint)
 
@@ -215,12 +219,12 @@ def _base_url(web: UiServerSettings, port: int) -> str:
     """The URL to open."""
     if web.https and web.names:
         return f"https://{web.names[0]}"
-    shown = f"[{web.host}]" if ":" in web.host else web.host
+    host = f"[{web.host}]" if ":" in web.host else web.host
     if web.host in {"0.0.0.0", "::"}:  # noqa: S104 - compared, not bound
-        shown = web.names[0] if web.names else socket.gethostname()
+        host = web.names[0] if web.names else socket.gethostname()
     if web.homes:
-        shown = web.homes[0]
-    return f"http://{shown}:{port}"
+        host = web.homes[0]
+    return f"http://{host}:{port}"
 
 
 def _listen(web: UiServerSettings) -> socket.socket:
@@ -237,10 +241,13 @@ def _listen(web: UiServerSettings) -> socket.socket:
                 say("Port {port} is in use", port=web.port), say("Choose another `--port`")
             ) from exc
         raise Refused(
-            say("`{address}` cannot be used: {reason}",
-                address=f"{web.host}:{web.port}", reason=exc.strerror or exc),
+            say(
+                "`{address}` cannot be used: {reason}",
+                address=f"{web.host}:{web.port}",
+                reason=exc.strerror or exc,
+            ),
             say("Choose another `--port`"),
-        ) from exc  # fmt: skip
+        ) from exc
     return listener
 
 

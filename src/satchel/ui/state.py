@@ -1,4 +1,4 @@
-"""AppState: the objects shared by all routes of one server."""
+"""The objects that all routes of one server share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MAX_PENDING_PLANS = 32
 MAX_FINISHED_PLANS = 128
-MAX_FETCHES_KEPT = 16
+MAX_FETCHES_STORED = 16
 FETCH_END_S = 2.0
 MAX_FLASH_MESSAGES = 64
 PLAN_LIFETIME_S = 1_800.0
@@ -42,11 +42,11 @@ class AppState:
         """Key of a plan that was applied -> URL that shows the result."""
         self.confirming = threading.Lock()
         """Held by a confirmation, so that a second click waits for the result of the first."""
-        self.fetches = PendingItems[SourceFetch](MAX_FETCHES_KEPT, SourceFetch.cancel)
+        self.fetches = PendingItems[SourceFetch](MAX_FETCHES_STORED, SourceFetch.cancel)
         self.review = BackgroundJob(satchel.review, satchel.library.snapshot)
         """Scans the skills of an untrusted folder."""
         self.loading = LibraryLoader(satchel)
-        self._making = threading.Lock()
+        self._health_lock = threading.Lock()
         self._health: Health | None = None
 
     def library_changed(self) -> None:
@@ -57,7 +57,7 @@ class AppState:
 
     def health(self) -> Health:
         """Return the health checks; created on first use."""
-        with self._making:
+        with self._health_lock:
             if self._health is None:
                 self._health = Health(self.satchel)
             return self._health
@@ -74,21 +74,21 @@ class AppState:
         try:
             await self.goals.close()
         except Exception as exc:  # noqa: BLE001 - recorded
-            self._failed(exc)
+            self._record_failure(exc)
         finally:  # also when the engine is not waited for
             for close in (self.live.close, self._end_fetches, self.plans.clear):
                 try:
                     close()
                 except Exception as exc:  # noqa: BLE001 - recorded
-                    self._failed(exc)
+                    self._record_failure(exc)
 
     def _end_fetches(self) -> None:
-        every = self.fetches.values()
+        fetches = self.fetches.values()
         self.fetches.clear()
-        for one in every:  # its temporary folder is removed
-            one.wait(FETCH_END_S)
+        for fetch in fetches:  # its temporary folder is removed
+            fetch.wait(FETCH_END_S)
 
-    def _failed(self, exc: Exception) -> None:
+    def _record_failure(self, exc: Exception) -> None:
         reason = f"{type(exc).__name__}: {exc}"
         self.satchel.trace.record("failed", (), what="ui", reason=reason)
 

@@ -3,8 +3,8 @@
     return page(request, "skills/page.html", rows=rows)    a whole page
     return page(request, "skills/list.html", rows=rows)    a fragment for htmx
 
-Every template has `say`, `join_names`, `address`, `static(name)`, `pieces`, `language`, `session`,
-`path`, `project`, the filter `printable`, and the macros of `parts/*.html` by import.
+Every template has `say`, `join_names`, `address`, `static(name)`, `split_sentence`, `language`,
+`session`, `path`, `project`, the filter `printable`, and the macros of `parts/*.html` by import.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from starlette.responses import HTMLResponse, Response
 
 from satchel.errors import InternalError
 from satchel.i18n import join_names, language, say
-from satchel.presentation.skill_page import pieces
+from satchel.presentation.skill_page import split_sentence
 from satchel.presentation.skills import label
 from satchel.tools.framing import printable
 
@@ -28,10 +28,13 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from satchel.ui.auth import UiSession
+    from satchel.ui.flash import Flash
     from satchel.ui.state import AppState
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 STATIC_FOLDER = os.path.join(FOLDER, "static")
+_FLASH_PARAMETER = "told"
+"""The query parameter with the key of a flash message."""
 _MAX_CACHED_URLS = 1_024
 
 
@@ -55,17 +58,23 @@ def go_to(request: Request, address: str) -> Response:
 
 def address(path: str, /, **query: Any) -> str:
     """Return a path with a query; empty values are left out."""
-    kept = [
-        f"{name}={_quoted(str(value))}"
+    parameters = [
+        f"{name}={_quote(str(value))}"
         for name, value in query.items()
         if value not in ("", None, False)
     ]
-    return f"{path}?{'&'.join(kept)}" if kept else path
+    return f"{path}?{'&'.join(parameters)}" if parameters else path
+
+
+def flash_address(request: Request, flash: Flash, path: str, /, **query: Any) -> str:
+    """Return a path with a query, on whose page a message is shown."""
+    query[_FLASH_PARAMETER] = app_state(request).flash.add(flash)
+    return address(path, **query)
 
 
 @lru_cache(_MAX_CACHED_URLS)
-def _quoted(text: str) -> str:
-    """Cached, since each row of a list uses the URL of its skill twice."""
+def _quote(text: str) -> str:
+    """Quote a value; cached, since each row of a list uses the URL of its skill twice."""
     return quote_plus(text)
 
 
@@ -73,21 +82,23 @@ def page(request: Request, template: str, /, *, status: int = 200, **values: Any
     """Render a page, or a fragment for htmx."""
     session: UiSession | None = getattr(request.state, "session", None)
 
-    key = request.query_params.get("told", "") if session is not None else ""
-    told = app_state(request).flash.get(key) if key else None
-    found = templates().get_template(template)
-    text = found.render(
-        language=language(),
-        session=session,
-        project=_project(request) if session is not None else "",
-        path=request.url.path,
-        query=request.query_params,
-        by_htmx=wants_part(request),
-        told=told,
-        live=getattr(request.state, "live", ""),
-        **values,
+    flash_key = request.query_params.get(_FLASH_PARAMETER, "") if session is not None else ""
+    html = (
+        templates()
+        .get_template(template)
+        .render(
+            language=language(),
+            session=session,
+            project=_project(request) if session is not None else "",
+            path=request.url.path,
+            query=request.query_params,
+            by_htmx=wants_part(request),
+            flash=app_state(request).flash.get(flash_key) if flash_key else None,
+            live=getattr(request.state, "live", ""),
+            **values,
+        )
     )
-    return HTMLResponse(text, status)
+    return HTMLResponse(html, status)
 
 
 def _project(request: Request) -> str:
@@ -100,7 +111,7 @@ def templates() -> Environment:
     """Return the template environment."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    made = Environment(
+    environment = Environment(
         loader=FileSystemLoader(os.path.join(FOLDER, "templates")),
         autoescape=True,
         undefined=StrictUndefined,
@@ -108,16 +119,16 @@ def templates() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.globals.update(  # pyright: ignore[reportUnknownMemberType]
+    environment.globals.update(  # pyright: ignore[reportUnknownMemberType]
         say=say,
         join_names=join_names,
         static=static,
         address=address,
         has_static=has_static,
-        pieces=pieces,
+        split_sentence=split_sentence,
     )
-    made.filters.update(printable=printable, label=label)  # pyright: ignore[reportUnknownMemberType]
-    return made
+    environment.filters.update(printable=printable, label=label)  # pyright: ignore[reportUnknownMemberType]
+    return environment
 
 
 @lru_cache(maxsize=64)

@@ -50,27 +50,29 @@ class Upload(NamedTuple):
     """Files of a folder that were made executable: browsers do not send modes."""
     ignored: tuple[str, ...] = ()
     """Parts of paths that are never part of a skill."""
+    skill_id: str = ""
+    """The id that was entered for a single skill."""
 
 
 class _UploadParser(MultiPartParser):
     """Starlette's parser with less memory; a form without its last boundary is refused."""
 
     spool_max_size = SPOOL_BYTES
-    ended = False
+    has_ended = False
 
     def on_end(self) -> None:
-        self.ended = True
+        self.has_ended = True
 
-    async def until_end(self, pieces: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-        async for piece in pieces:
-            yield piece
-        if not self.ended:  # raised in the parser, so that it closes its files
+    async def until_end(self, chunks: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+        async for chunk in chunks:
+            yield chunk
+        if not self.has_ended:  # raised in the parser, so that it closes its files
             raise MultiPartException("")
 
 
 @asynccontextmanager
 async def spool() -> AsyncGenerator[str]:
-    """An empty temporary folder that only this user may enter."""
+    """Yield an empty temporary folder that only this user may enter."""
     folder = await run_sync(lambda: mkdtemp(prefix="satchel-upload-"))
     try:
         yield folder
@@ -86,7 +88,7 @@ async def receive_archive(request: Request, folder: str) -> Upload:
         HTTPException: the form is too large, malformed, or ended too early.
         SatchelError: there is no file or more than one, or the disk refuses it.
     """
-    async with _parsed(request, 2) as (scope, files):
+    async with _parse_form(request, 2) as (scope, skill_id, files):
         if not files:
             raise InvalidInput(say("No file was chosen"))
         if len(files) > 1:
@@ -94,7 +96,7 @@ async def receive_archive(request: Request, folder: str) -> Upload:
         path = os.path.join(folder, "archive")
         await run_sync(_save, files[0], path)
         name = shown(re.split(r"[\\/]", files[0].filename or "")[-1])
-        return Upload(scope, path, name)
+        return Upload(scope, path, name, skill_id=skill_id)
 
 
 async def receive_folder(request: Request, folder: str) -> Upload:
@@ -104,17 +106,18 @@ async def receive_folder(request: Request, folder: str) -> Upload:
         HTTPException: as `receive_archive`.
         SatchelError: there is no file, a path is unsafe, or the disk refuses it.
     """
-    async with _parsed(request, MAX_FILES) as (scope, files):
+    async with _parse_form(request, MAX_FILES) as (scope, skill_id, files):
         if not files:
             raise InvalidInput(say("No file was chosen"))
-        return await run_sync(_save_all, files, os.path.join(folder, "files"), scope)
+        upload = await run_sync(_save_all, files, os.path.join(folder, "files"), scope)
+        return upload._replace(skill_id=skill_id)
 
 
 @asynccontextmanager
-async def _parsed(
+async def _parse_form(
     request: Request, max_files: int
-) -> AsyncGenerator[tuple[Scope, list[UploadFile]]]:
-    """The scope and the files of a form; an input without a file sends an empty file name."""
+) -> AsyncGenerator[tuple[Scope, str, list[UploadFile]]]:
+    """Yield scope, id and files of a form; an input without a file sends an empty file name."""
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise HTTPException(415)
     parser = _UploadParser(
@@ -132,10 +135,12 @@ async def _parsed(
         raise HTTPException(400, exc.message) from exc
     except ClientDisconnect as exc:
         raise HTTPException(400, say("The upload was interrupted")) from exc
-    sent = [one for _, one in form.multi_items() if isinstance(one, UploadFile)]
+    files = [value for _, value in form.multi_items() if isinstance(value, UploadFile)]
     try:
         scope: Scope = "global" if form.get("scope") == "global" else "project"
-        yield scope, [one for one in sent if one.filename]
+        typed_id = form.get("own")
+        skill_id = typed_id.strip() if isinstance(typed_id, str) else ""
+        yield scope, skill_id, [file for file in files if file.filename]
     finally:
         await form.close()
 
@@ -167,8 +172,8 @@ def _save_all(files: Sequence[UploadFile], root: str, scope: Scope) -> Upload:
         if file.file.read(2) == b"#!":
             os.chmod(path, 0o700)
             programs.append(name)
-    inside = os.listdir(root)
-    if len(inside) == 1 and os.path.isdir(picked := os.path.join(root, inside[0])):
+    entries = os.listdir(root)
+    if len(entries) == 1 and os.path.isdir(selected := os.path.join(root, entries[0])):
         # All paths begin with the name of the selected folder.
-        return Upload(scope, picked, shown(inside[0]), tuple(programs), tuple(ignored))
+        return Upload(scope, selected, shown(entries[0]), tuple(programs), tuple(ignored))
     return Upload(scope, root, say("folder"), tuple(programs), tuple(ignored))

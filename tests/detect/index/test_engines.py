@@ -241,10 +241,10 @@ def test_a_table_that_is_newer_than_the_index_is_not_used(tmp_path):
 
 @pytest.mark.req("C3")
 @pytest.mark.parametrize("way", ["few", "many"])
-def test_who_may_see_few_of_many_finds_them_all(index, way, monkeypatch):
+def test_a_filter_to_a_few_skills_finds_all_of_them(index, way, monkeypatch):
     """The best of everybody hide those of somebody who sees a part."""
     if way == "many":  # more than are asked for by themselves
-        monkeypatch.setattr("satchel.detect.index.base.MAX_ALLOWED_KEYS", 0)
+        monkeypatch.setattr("satchel.detect.index.MAX_ALLOWED_KEYS", 0)
     index.update(
         [row(f"/{n}", about="pdf pdf pdf") for n in range(300)]
         + [row(f"/mine/{n}", about=f"pdf and {'words ' * (n + 9)}") for n in range(5)]

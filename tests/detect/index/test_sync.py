@@ -74,13 +74,15 @@ def library(folder, count: int = 3) -> Library:
 
 
 def found(answer, term: str) -> set[str]:
-    assert answer.ready is not None
-    keys = answer.ready.search_signals([(term, 1.0)], {"all": {"description": 1.0}}, 100_000)["all"]
+    assert answer.field_index is not None
+    keys = answer.field_index.search_signals([(term, 1.0)], {"all": {"description": 1.0}}, 100_000)[
+        "all"
+    ]
     return {os.path.basename(os.path.dirname(key)) for key in keys}
 
 
 def settled(upkeep: IndexSync, skills):
-    answer = upkeep.current(skills, patience=9)
+    answer = upkeep.current(skills, timeout_s=9)
     assert upkeep.current(skills) is answer
     assert (list(answer.unindexed), answer.note) == ([], "")
     return answer
@@ -105,7 +107,7 @@ def test_a_changed_skill_is_indexed_alone(tmp_path):
     assert found(answer, "reads") == {"s0"}
 
 
-def test_who_sees_fewer_skills_does_not_empty_the_index_for_others(tmp_path):
+def test_a_smaller_view_does_not_empty_the_index(tmp_path):
     made, counting = counted()
     books = library(tmp_path / "skills")
     upkeep = IndexSync(str(tmp_path / "index"), counting, make_row)
@@ -134,17 +136,17 @@ def test_many_are_left_to_the_background(tmp_path):
 
     upkeep = IndexSync(str(tmp_path), waiting, make_row)
     answer = upkeep.current(skills)
-    assert answer.ready is None
+    assert answer.field_index is None
     assert len(answer.unindexed) == MANY
     assert answer.note == f"The index is being built: 0 of {MANY} skills"
     assert upkeep.current(skills) is answer
     gate.set()
     answer = settled(upkeep, skills)
-    assert answer.ready.engine == "tantivy"
+    assert answer.field_index.engine == "tantivy"
     assert found(answer, "number7") == {"s7"}
 
 
-def test_who_waits_is_told_how_far_it_is(tmp_path):
+def test_waiting_for_the_index_reports_progress(tmp_path):
     skills = some_skills(MANY)
     gate = threading.Event()
     told = []
@@ -212,18 +214,18 @@ def test_a_bug_becomes_a_note_and_is_tried_again(tmp_path, count, monkeypatch):
 
     skills = some_skills(count)
     upkeep = IndexSync(str(tmp_path), failing, make_row)
-    answer = upkeep.current(skills, patience=9)
+    answer = upkeep.current(skills, timeout_s=9)
     assert answer.note == "The index cannot be written: this is a bug"
     assert len(answer.unindexed) == count
     assert upkeep.current(skills) is answer
     broken.clear()
     monkeypatch.setattr("satchel.detect.index.sync.time.monotonic", lambda: 1e12)
-    upkeep.current(skills, patience=9)
+    upkeep.current(skills, timeout_s=9)
     monkeypatch.undo()
     settled(upkeep, skills)
 
 
-def test_a_folder_that_cannot_be_written_is_told(tmp_path):
+def test_a_folder_that_cannot_be_written_is_noted(tmp_path):
     (tmp_path / "file").write_text("in the way")
     skills = some_skills(10)
     answer = IndexSync(str(tmp_path / "file" / "index"), make_row, make_row).current(skills)
@@ -239,7 +241,7 @@ def test_a_fork_starts_afresh(tmp_path):
         "upkeep.current(skills)\n"  # the thread is at work when the process forks
         "child = os.fork()\n"
         "if child == 0:\n"
-        "    answer = upkeep.current(skills, patience=9)\n"
+        "    answer = upkeep.current(skills, timeout_s=9)\n"
         "    os._exit(0 if not answer.unindexed and found(answer, 'number7') == {'s7'} else 1)\n"
         "assert os.waitpid(child, 0)[1] == 0\n"
         "settled(upkeep, skills)\n"
@@ -281,11 +283,11 @@ def any_engine(request, monkeypatch):
 
 
 @pytest.mark.req("C3")
-def test_what_another_does_to_the_index_is_noticed(tmp_path, any_engine):
+def test_changes_of_another_process_are_noticed(tmp_path, any_engine):
     folder = str(tmp_path / "index")
     skills, one = some_skills(30), IndexSync(folder, make_row, make_row)
     everybody = {f"s{n}" for n in range(30)}
-    assert one.current(skills).ready.engine == any_engine
+    assert one.current(skills).field_index.engine == any_engine
     other = IndexSync(folder, make_row, make_row)
     other.build(skills[:3], rebuild=True)  # narrowed
     assert found(one.current(skills), "pdf") == everybody
@@ -328,7 +330,7 @@ BUILD = (
 )
 
 
-def test_a_process_that_ends_keeps_what_it_read(tmp_path):
+def test_a_process_that_ends_keeps_its_index(tmp_path):
     code = (
         "sync = IndexSync(folder, slow_row, make_row)\n"
         "sync.current(some_skills(MANY))\n"
@@ -343,7 +345,7 @@ def test_a_process_that_ends_keeps_what_it_read(tmp_path):
 
 
 @pytest.mark.parametrize("after", [1, 150])
-def test_a_killed_build_leaves_nothing_that_hurts(tmp_path, after):
+def test_a_killed_build_leaves_a_usable_index(tmp_path, after):
     with _python(tmp_path, BUILD) as other:
         for _ in range(after):
             other.stdout.readline()

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from goal_plans import QUICK, Runner
-from satchel.errors import Conflict, NotFound
+from satchel.errors import Conflict, NotFound, Refused
 from satchel.goals.engines.local import LocalEngine
 from satchel.goals.engines.local_journal import Journal
 from satchel.goals.model import Answer, Goal, Plan, Step
@@ -37,7 +37,7 @@ def journal(folder: str, goal: str = "g") -> list[dict]:
     return lines
 
 
-async def test_a_fault_of_the_disk_is_said(tmp_path):
+async def test_a_disk_error_is_reported(tmp_path):
     runner = Runner()
     async with LocalEngine(runner, str(tmp_path)) as engine:
         await engine.submit(Goal("g", LONG))
@@ -48,9 +48,25 @@ async def test_a_fault_of_the_disk_is_said(tmp_path):
         def full(*_: object, **__: object) -> None:
             raise OSError(28, "No space left on device")
 
-        held.journal._add = full  # noqa: SLF001
+        held.journal._add_line = full  # noqa: SLF001
         held.journal.request_cancel()
         assert (await engine.wait("g", 10)).state in {"failed", "cancelled"}
+
+
+async def test_there_is_no_priority_where_every_goal_begins_at_once():
+    async with LocalEngine(Runner()) as engine:
+        with pytest.raises(Refused, match="begins every goal at once"):
+            await engine.submit(Goal("g", PLAN, priority=1))
+
+
+async def test_versions_need_workers():
+    async with LocalEngine(Runner()) as engine:
+        with pytest.raises(Refused, match="cannot wait for other versions"):
+            await engine.submit(Goal("g", PLAN, versions={"skill:x": "1"}))
+        await engine.submit(Goal("g", PLAN))
+        await engine.wait("g")
+        with pytest.raises(Refused, match="cannot wait for other versions"):
+            await engine.retry("g", versions={"skill:x": "1"})
 
 
 # --- with a folder ------------------------------------------------------------------------
@@ -71,7 +87,7 @@ async def test_without_a_runner_goals_wait_for_one(tmp_path):
         assert (await client.report("g")).state == "cancelled"
 
 
-async def test_others_can_look_answer_and_cancel(tmp_path):
+async def test_other_processes_can_read_answer_and_cancel(tmp_path):
     plan = Plan(
         "g",
         (
@@ -130,7 +146,8 @@ async def test_a_line_that_a_crash_tore_costs_one_step(tmp_path):
         await _until_long_runs(runner)
         shutil.copytree(tmp_path / "state", tmp_path / "crashed")
     path = tmp_path / "crashed" / "goals" / "g" / "journal.jsonl"
-    path.write_bytes(path.read_bytes()[:-30])
+    written = path.read_bytes().rpartition(b'{"begun"')[0]  # before `long` begins
+    path.write_bytes(written[:-30])
     async with LocalEngine(again, str(tmp_path / "crashed")) as engine:
         await engine.resume("g")
         await _until_long_runs(again)
@@ -168,8 +185,8 @@ def test_a_flipped_byte_of_a_journal_damages_the_goal_and_no_step_runs_again(tmp
         _refuses_to_run_again(str(tmp_path), report.reason)
 
 
-LINES = 5
-"""Of the journal of a goal with two steps: its start, a run, two results, its end."""
+LINES = 7
+"""Of the journal of a goal with two steps: its start, a run, two begins and results, its end."""
 
 
 @pytest.mark.parametrize(
@@ -177,8 +194,8 @@ LINES = 5
     [
         *(([*range(n), *range(n + 1, LINES)], f"Line {n + 1} of ") for n in range(LINES - 1)),
         *(([*range(n)], "last lines") for n in range(LINES)),
-        ([0, 1, 3, 2, 4], "Line 3 of "),
-        ([0, 1, 2, 2, 3, 4], "Line 4 of "),
+        ([0, 1, 3, 2, 4, 5, 6], "Line 3 of "),
+        ([0, 1, 2, 2, 3, 4, 5, 6], "Line 4 of "),
     ],
 )
 def test_lines_that_are_removed_moved_or_repeated_damage_the_goal(tmp_path, order, reason):
@@ -200,14 +217,15 @@ def test_journals_without_digests_are_read_and_continued(tmp_path):
     whole = _submitted(str(tmp_path), Runner())
     path = tmp_path / "goals" / "g" / "journal.jsonl"
     path.with_name("last").unlink()  # as Satchel 0.1 wrote it
-    old = [json.dumps(line, separators=(",", ":")) for line in journal(str(tmp_path))]
+    lines = [line for line in journal(str(tmp_path)) if "begun" not in line]
+    old = [json.dumps(line, separators=(",", ":")) for line in lines]
     path.write_text("\n".join([*old[:2], old[2][:9], *old[2:4], ""]), encoding="utf-8")
     assert _submitted(str(tmp_path), Runner()).steps == whole.steps
     path.write_text("\n".join([old[0][:30], *old[1:], ""]), encoding="utf-8")
     assert _looked_at(str(tmp_path)).state == "damaged"
 
 
-def test_who_waits_for_the_lock_of_a_goal_that_is_removed_gets_a_new_one(tmp_path):
+def test_a_lock_of_a_removed_goal_is_replaced(tmp_path):
     folder = str(tmp_path / "goal")
     mine = Journal(folder)
     assert mine.lock()

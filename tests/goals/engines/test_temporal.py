@@ -6,8 +6,10 @@ What every engine must do is in `tests/goals/test_conformance.py`.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
+import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -16,7 +18,7 @@ import pytest
 from temporalio.client import Client
 from temporalio.service import RetryConfig
 
-from satchel.errors import InvalidInput, Refused, ServerFailed
+from satchel.errors import InvalidInput, Refused, ServerFailed, StepFailed
 from satchel.goals.engines import temporal
 from satchel.goals.engines.temporal import TemporalEngine, connect
 from satchel.goals.engines.temporal_workflow import GoalWorkflow
@@ -108,7 +110,7 @@ async def test_a_worker_that_was_frozen_does_not_begin_what_is_recorded(
 
 
 @pytest.mark.timeout(60)
-async def test_a_worker_that_is_told_to_end_drains_and_gives_back_what_takes_too_long(
+async def test_a_worker_that_is_stopped_drains_and_releases_long_steps(
     temporal_server, queue, tmp_path
 ):
     async with TemporalEngine(address=temporal_server.address, queue=queue) as engine:
@@ -131,7 +133,8 @@ async def test_a_worker_that_is_told_to_end_drains_and_gives_back_what_takes_too
 
 
 @pytest.mark.timeout(60)
-async def test_the_server_is_killed_in_the_middle(queue, tmp_path):
+async def test_the_server_is_killed_in_the_middle(queue, tmp_path, caplog):
+    caplog.set_level(logging.INFO, "satchel.goals")
     with TemporalServer(tmp_path / "server") as server:
         runner = Logged(str(tmp_path))
         client = await Client.connect(
@@ -141,7 +144,10 @@ async def test_the_server_is_killed_in_the_middle(queue, tmp_path):
             wanted = goal(*chain("one", "sleep 1", "three", "four"))
             await engine.submit(wanted)
             await until(lambda: bool(began(tmp_path, "s1")))
+            assert await engine.health() == ""
             server.kill()
+            with pytest.raises(ServerFailed):
+                await engine.health()
             with pytest.raises(ServerFailed):
                 async with asyncio.timeout(20):
                     await engine.report(wanted.id)
@@ -149,6 +155,9 @@ async def test_the_server_is_killed_in_the_middle(queue, tmp_path):
             report = await engine.wait(wanted.id, 40)
             assert report.state == "done"
             assert len(began(tmp_path, "s0")) == 1
+            assert await engine.health() == ""
+            events = [getattr(record, "event", "") for record in caplog.records]
+            assert events.count("goal.ended") == 1
 
 
 @pytest.mark.timeout(40)
@@ -195,7 +204,7 @@ async def test_answers_that_are_too_large_together_are_refused(temporal_server, 
 
 
 @pytest.mark.timeout(30)
-async def test_a_workflow_that_somebody_ended_by_hand_is_cancelled_and_may_be_retried(
+async def test_a_workflow_that_was_terminated_is_cancelled_and_can_be_retried(
     temporal_server, queue, tmp_path
 ):
     runner = Logged(str(tmp_path))
@@ -223,14 +232,14 @@ async def test_a_plan_that_no_message_can_carry_is_refused(temporal_server, queu
             await engine.submit(goal(Step("a", prompt="x"), inputs={"text": "y" * 1_300_000}))
 
 
-async def test_no_server_says_so(queue):
+async def test_a_missing_server_is_an_error(queue):
     with pytest.raises(ServerFailed, match="no Temporal server"):
         async with TemporalEngine(address="127.0.0.1:1", queue=queue):
             pass
 
 
 @pytest.mark.timeout(30)
-async def test_goals_that_ran_under_an_earlier_version_can_still_be_replayed():
+async def test_goals_that_ran_under_an_earlier_version_can_still_be_replayed(caplog):
     """When this fails, code between `execute` and the workflow orders its calls otherwise.
 
     Goals that run at that moment would stand still: guard the change with `workflow.patched`.
@@ -242,5 +251,41 @@ async def test_goals_that_ran_under_an_earlier_version_can_still_be_replayed():
     with open(HISTORY, encoding="utf-8") as file:  # noqa: ASYNC230 - a small one
         history = WorkflowHistory.from_json("recorded", file.read())
 
+    caplog.set_level(logging.INFO, "satchel.goals")
     replayer = Replayer(workflows=[GoalWorkflow], workflow_runner=UnsandboxedWorkflowRunner())
     await replayer.replay_workflow(history)
+    assert caplog.records == [], "the end of a goal is reported when it happens, not in replays"
+
+
+async def test_outputs_of_goals_that_the_server_removed_are_removed(
+    temporal_server, queue, tmp_path
+):
+    known = goal(*chain("one"))
+    where = {"address": temporal_server.address, "queue": queue}
+    async with TemporalEngine(Logged(str(tmp_path)), str(tmp_path / "large"), **where) as engine:
+        assert await engine.ended_before(time.time() + 9) == []
+        await engine.submit(known)
+        await engine.wait(known.id, 20)
+        names = [await engine.artifacts.of(one).put(b"[]") for one in (known.id, "gone")]
+        assert await engine.ended_before(time.time() - 60) == []
+        assert await engine.ended_before(time.time() + 9) == ["gone"]
+        assert await engine.forget_all(["gone"]) == ["gone"]
+        assert await engine.artifacts.get(names[0]) == b"[]"
+        with pytest.raises(StepFailed, match="is missing"):
+            await engine.artifacts.get(names[1])
+
+
+async def test_namespaces_keep_projects_apart(temporal_server, queue, tmp_path):
+    ours = goal(*chain("one"))
+    theirs = ours._replace(plan=goal(*chain("two")).plan)
+    where = {"address": temporal_server.address, "queue": queue}
+    async with (
+        TemporalEngine(Logged(str(tmp_path)), **where) as one,
+        TemporalEngine(**where, namespace="staging") as other,
+    ):
+        await other.submit(theirs)
+        await one.submit(ours)
+        assert (await one.wait(ours.id, 20)).plan == ours.plan
+        assert (await other.report(ours.id)).state == "queued"
+        await other.cancel(ours.id)
+        assert [line.state for line in await one.list()] == ["done"]

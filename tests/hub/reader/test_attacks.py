@@ -13,7 +13,7 @@ from http_answers import reply
 from hub.reader.tiny_hub import Key, TinyHub, serving, skill_text, tree_of
 from satchel.errors import Changed, Refused, ServerFailed
 from satchel.store import download
-from satchel.store.hub_client.format import HubIndex, bin_number, content_path, timestamp
+from satchel.store.hub_client.format import HubTable, content_path, timestamp
 from satchel.store.hub_client.hubs import Hubs
 
 GREET = "acme/greet"
@@ -27,8 +27,7 @@ def flip(hub: TinyHub, path: str) -> None:
 
 def bin_path(hub: TinyHub, state) -> str:
     """The path of the bin that has the skill."""
-    index = HubIndex(hub, state.index)
-    return content_path("index", index.digest(bin_number(GREET, index.bits)))
+    return content_path("index", HubTable(hub, "index", state.index).find(GREET))
 
 
 def rollback(hub, reader):
@@ -200,8 +199,8 @@ def test_attack(hub, reader, attack, words):
     only(words, refused(reader))
 
 
-KINDS = ["state", "commits", "index root", "index middle", "index bin", "revoked", "blobs",
-         "search list", "search segment"]  # fmt: skip
+KINDS = ["state", "commits", "index root", "index node", "index bin", "revoked", "blobs",
+         "search root", "search bin"]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -211,17 +210,17 @@ def test_flipped_byte_in_every_kind_of_file(hub, reader, kind):
         hub.release("acme/more")
     state = hub.build()
     root = hub.rows("index", state.index)
-    segments = hub.rows("search", state.search)
+    bins = hub.rows("search", state.search)
     paths = {
         "state": ["state"],
         "commits": ["commits/000000000004"],
         "index root": [content_path("index", state.index)],
-        "index middle": [content_path("index", row["middle"]) for row in root[1:]],
+        "index node": [content_path("index", row["node"]) for row in root],
         "index bin": [bin_path(hub, state)],
         "revoked": [content_path("revoked", state.revoked)],
         "blobs": [content_path("blobs", row["blob"]) for row in hub.releases],
-        "search list": [content_path("search", state.search)],
-        "search segment": [content_path("search", row["segment"]) for row in segments],
+        "search root": [content_path("search", state.search)],
+        "search bin": [content_path("search", row["bin"]) for row in bins],
     }
     for path in paths[kind]:
         flip(hub, path)
@@ -291,9 +290,9 @@ def test_a_slow_server_holds_a_command_no_longer_with_many_files(hub, monkeypatc
         for _ in range(10):
             handler.wfile.write(b" ")
             handler.wfile.flush()
-            time.sleep(0.03)
+            time.sleep(0.06)
 
-    for name, seconds in {"MAX_SECONDS": 1.0, "TIMEOUT_S": 0.1, "_EXTRA_PER_FILE_S": 0.01}.items():
+    for name, seconds in {"MAX_SECONDS": 2.0, "TIMEOUT_S": 0.5, "_EXTRA_PER_FILE_S": 0.01}.items():
         monkeypatch.setattr(download, name, seconds, raising=False)
     with serving(hub.folder) as traffic:
         traffic.answers["state"] = slow

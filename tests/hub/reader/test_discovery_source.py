@@ -1,4 +1,4 @@
-"""Installing from a discovery index that was written by hand from the specification, v0.2."""
+"""Installing from a discovery index that was written by hand from the specification."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from hashlib import sha256
 
 import pytest
 
+from hub import servers
 from hub.reader.tiny_hub import Traffic, pack, serving, skill_text
 from satchel.errors import Changed, InvalidInput, NotFound, ServerFailed, Unsafe
 
@@ -86,7 +87,9 @@ def test_update_and_lockfile(site, reader):
 
 HOSTILE = [
     ({"digest": "sha256:" + "0" * 64}, Changed, "is not what the server"),
-    ({"url": "http://127.0.0.1:9/SKILL.md"}, ServerFailed, "url: "),
+    ({"url": "http://127.0.0.1:9/SKILL.md"}, ServerFailed, "127.0.0.1:9/SKILL.md` cannot be used"),
+    ({"url": "http://10.0.0.1/SKILL.md"}, ServerFailed, "url: "),
+    ({"digest": ""}, ServerFailed, "digest: -"),
     ({"url": "//example.com/SKILL.md"}, ServerFailed, "url: "),
     ({"url": "file:///etc/passwd"}, ServerFailed, "url: "),
     ({"name": "../evil"}, ServerFailed, "name: "),
@@ -121,3 +124,90 @@ def test_another_schema(site, reader):
     site.write(**{"$schema": "https://example.com/0.1.0"})
     with pytest.raises(ServerFailed):
         reader.install(site.url)
+
+
+FOREIGN = [
+    {"name": "postgres", "type": "oci", "url": "oci://registry.example/postgres:1"},
+    {"name": "Upper", "type": "skill-md", "url": "x", "digest": "sha256:" + "0" * 64},
+    {"name": "far", "type": "skill-md", "url": "ftp://x.example/y", "digest": "sha256:" + "0" * 64},
+    {"name": "unpinned", "type": "skill-md", "url": "SKILL.md"},
+    {"type": "skill-md"},
+    "nonsense",
+]
+
+
+def test_foreign_entries_are_skipped_and_named(site, reader):
+    site.skills = [*FOREIGN, *site.skills]
+    site.write()
+    with reader.store.plan_import(f"{site.url}#code-review") as plan:
+        (note,) = [one for one in plan.steps[0].notes if one.startswith("Skipped")]
+        reader.store.apply(plan)
+    for name in ("`postgres` (type: oci)", "`Upper` (name: Upper)", "`unpinned` (digest: -)"):
+        assert name in note
+    assert "`far` (url: ftp://x.example/y)" in note
+    assert "`nonsense`" in note
+    with pytest.raises(ServerFailed, match="`postgres` \\(type: oci\\)"):
+        reader.install(f"{site.url}#postgres")
+    with pytest.raises(InvalidInput, match="There are 2 skills in it"):
+        reader.install(site.url)
+
+
+def test_a_file_may_be_on_another_host_because_its_digest_is_known(site, reader, tmp_path):
+    with serving(tmp_path / "cdn") as cdn:
+        (tmp_path / "cdn").mkdir()
+        (tmp_path / "cdn/a.md").write_bytes(skill_text("code-review", "From afar."))
+        digest = sha256(skill_text("code-review", "From afar.")).hexdigest()
+        changes = {"url": f"{cdn.url}/a.md", "digest": f"sha256:{digest}"}
+        site.skills = [{**site.skills[0], **changes}]
+        site.write()
+        reader.install(site.url)
+        assert "From afar." in reader.text("code-review")
+        (tmp_path / "cdn/a.md").write_bytes(skill_text("code-review", "Other."))
+        site.skills = [{**site.skills[0], "digest": "sha256:" + "0" * 64}]
+        site.write()
+        with pytest.raises(Changed):
+            reader.install(site.url)
+
+
+@pytest.mark.parametrize("folder", [".well-known/agent-skills", ".well-known/skills"])
+def test_an_index_without_a_schema_lists_files(reader, tmp_path, folder):
+    """The format of v0.1, which many sites have."""
+    root = tmp_path / "old"
+    (root / folder / "greet/references").mkdir(parents=True)
+    (root / folder / "greet/SKILL.md").write_bytes(skill_text("greet"))
+    (root / folder / "greet/references/a.md").write_text("More.\n")
+    rows = [{"name": "greet", "description": "x", "files": ["SKILL.md", "references/a.md"]}]
+    rows += [{"name": "evil", "description": "x", "files": ["SKILL.md", "../../secret"]}]
+    rows += [{"name": "empty", "description": "x", "files": []}]
+    (root / folder / "index.json").write_text(json.dumps({"skills": rows}))
+    (root / folder / "evil").mkdir()
+    (root / folder / "evil/SKILL.md").write_bytes(skill_text("evil"))
+    with serving(root) as traffic:
+        with reader.store.plan_import(f"{traffic.url}#greet") as plan:
+            notes = "\n".join(plan.steps[0].notes)
+            assert "no digests, so the files were not verified" in notes
+            assert "`empty` (files: -)" in notes
+            reader.store.apply(plan)
+        assert (reader.project / ".agents/skills/greet/references/a.md").exists()
+        assert reader.store.lock()["greet"].place.url == f"{traffic.url}/{folder}/index.json#greet"
+        with pytest.raises(Unsafe):
+            reader.install(f"{traffic.url}#evil")
+        (root / folder / "greet/SKILL.md").write_bytes(skill_text("greet", "New."))
+        reader.update()
+        assert "New." in reader.text("greet")
+
+
+def test_a_site_behind_caddy(site, reader, tmp_path):
+    (tmp_path / "caddy").mkdir()
+    for address in servers.caddy(tmp_path / "caddy", site.folder):
+        with pytest.raises(InvalidInput, match="There are 2 skills") as caught:
+            reader.install(address)
+        assert f"{address}#NAME" in caught.value.hint
+        reader.install(f"{address}#wrangler")
+        place = reader.store.lock()["wrangler"].place
+        assert place.url == f"{address}/{INDEX}#wrangler"
+        reader.install(f"{address}/.well-known/agent-skills/#code-review")
+        (site.folder / INDEX).unlink()
+        with pytest.raises(NotFound, match=INDEX):
+            reader.install(address)
+    assert [one.state for one in reader.store.verify()] == ["intact"] * 2

@@ -82,12 +82,15 @@ def test_commands(made, reader, capsys, monkeypatch):
     assert run(["search", "--hub", "pdf forms from merged pull requests"]) == 0
     out, err = capsys.readouterr()
     assert "acme/pdf-forms" in out
-    assert "satchel install acme/pdf-forms" in err
+    assert "→ `acme/pdf-forms` is installed" in err
     assert run(["search", "--hub", "--json", "pdf forms from merged pull requests"]) == 0
     found = json.loads(capsys.readouterr().out)["skills"][0]
     assert found["ref"] == "skills.acme.example/acme/pdf-forms"
     assert run(["undo"]) == 0
     assert not (reader.project / ".agents/skills/pdf-forms").exists()
+    capsys.readouterr()
+    assert run(["search", "--hub", "pdf forms from merged pull requests"]) == 0
+    assert "→ Run `satchel install acme/pdf-forms`" in capsys.readouterr().err
 
 
 def test_start_up_loads_no_hub(reader):

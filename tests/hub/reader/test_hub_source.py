@@ -10,6 +10,7 @@ import pytest
 from hub.reader.tiny_hub import Key, TinyHub, serving
 from satchel import Satchel
 from satchel.errors import Changed, InvalidInput, NotFound, Refused, SatchelError, SettingsError
+from satchel.store.hub_client import format as files
 from satchel.store.hub_client.hubs import Hubs
 from satchel.store.signing import key_fingerprint
 
@@ -50,7 +51,7 @@ def test_a_path_that_exists_wins_and_that_is_said(hub, reader, monkeypatch):
     monkeypatch.chdir(reader.project)
     (step,) = reader.install(GREET)
     assert reader.place.kind == "folder"
-    assert "`acme/greet` is here; the hub was not asked" in step.notes
+    assert "`acme/greet` is here, so no hub and no git host was asked" in step.notes
     reader.install(f"{GREET}@1.0.0")
     assert reader.place.kind == "hub"
 
@@ -110,6 +111,50 @@ def test_installed_skills_need_no_hub(hub, reader):
     reader.hubs = {}
     with pytest.raises(NotFound, match="which is not configured"):
         reader.update()
+
+
+def test_an_update_downloads_only_the_archives_that_are_new(hub, reader):
+    names = [f"acme/skill-{number}" for number in range(5)]
+    for name in names:
+        hub.release(name)
+    hub.build()
+    with serving(hub.folder) as traffic:
+        reader.hubs[hub.name]["url"] = traffic.url
+
+        def update() -> list[str]:
+            """Update all skills; returns the archives that were downloaded."""
+            traffic.sent.clear()
+            reader.update()
+            return [path for path in traffic.paths() if path.startswith("blobs/")]
+
+        for name in names:
+            reader.install(name)
+        assert update() == []
+        assert traffic.paths() == ["state"]
+        changed = hub.release(names[3], "1.1.0", "Say more.")
+        hub.build()
+        assert update() == [files.content_path("blobs", changed["blob"])]
+        assert "Say more." in reader.text("skill-3")
+        # The files of another clone, without the store of this one.
+        shutil.rmtree(reader.project / ".agents/.satchel")
+        (reader.project / ".agents/skills/skill-2/SKILL.md").write_text("edited")
+        traffic.sent.clear()
+        with reader.store.plan_update() as plan:
+            kinds = {step.id: step.kind for step in plan.steps}
+        assert kinds == {f"skill-{number}": "same" for number in range(5)}
+        (sent,) = [path for path in traffic.paths() if path.startswith("blobs/")]
+        assert hub.releases[5]["blob"] in sent
+        # A damaged archive in the store is downloaded again.
+        shutil.rmtree(reader.project / ".agents/skills/skill-2")
+        reader.update()
+        (base,) = (reader.project / ".agents/.satchel/base").glob("*.zip")
+        shutil.rmtree(reader.project / ".agents/skills/skill-2")
+        assert update() == []
+        assert "Say hello." in reader.text("skill-2")
+        shutil.rmtree(reader.project / ".agents/skills/skill-2")
+        base.write_bytes(b"junk")
+        assert update() == [sent]
+        assert [one.state for one in reader.store.verify()] == ["intact"] * 5
 
 
 def test_new_key_with_the_old_ones_word(hub, reader):
@@ -190,6 +235,18 @@ def test_an_update_reports_what_was_revoked(hub, reader):
     hub.build()
     reader.install(GREET)
     assert reader.place.commit == "1.2.0"
+
+
+def test_what_was_revoked_is_not_restored_while_the_hub_answers(hub, reader):
+    reader.install(GREET)
+    hub.revoked.append({"tree": hub.releases[1]["tree"], "reason": "steals keys"})
+    hub.build()
+    shutil.rmtree(reader.project / ".agents/skills/greet")
+    with pytest.raises(Refused, match=r"1\.1\.0 was revoked by the hub: steals keys") as found:
+        reader.restore()
+    assert "satchel remove greet" in found.value.hint
+    shutil.rmtree(hub.folder)
+    reader.restore()
 
 
 @pytest.mark.parametrize("fault", ["revoked", "unreadable"])

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hub.reader.tiny_hub import TinyHub, serving
+from hub.reader.tiny_hub import TinyHub, pack_rows, serving
 from satchel.errors import Changed, NotFound, Refused
-from satchel.store.hub_client.format import pack_rows
 from satchel.store.hub_client.hubs import Hubs, listed_skills
 
 WORDS = {
@@ -42,7 +41,7 @@ def test_search_finds_by_name_and_description(shop, reader):
     assert not found(reader, "bake a cake with cherries")
 
 
-def test_the_list_is_cached_and_updated_by_segment(shop, reader):
+def test_the_list_is_cached_and_updated_by_file(shop, reader):
     found(reader, "review")
     sent = shop.traffic.paths()
     assert len([path for path in sent if path.startswith("search/")]) == 3
@@ -54,7 +53,7 @@ def test_the_list_is_cached_and_updated_by_segment(shop, reader):
     shop.traffic.sent.clear()
     assert found(reader, "write the tax report")[0] == "acme/tax-report"
     sent = shop.traffic.paths()
-    assert len([path for path in sent if path.startswith("search/")]) == 2  # list, one segment
+    assert len([path for path in sent if path.startswith("search/")]) == 2  # root, one bin
 
 
 def test_a_damaged_cache_is_read_again(shop, reader):
@@ -83,7 +82,7 @@ def test_a_hub_that_is_too_large(shop, reader):
 @pytest.mark.parametrize("row", [{"name": "../x", "description": ""}, {}])
 def test_a_hostile_list(shop, reader, row):
     segment = shop.put("search", pack_rows([row]))
-    shop.build(search=shop.put("search", pack_rows([{"segment": segment}])))
+    shop.build(search=shop.put("search", pack_rows([{"prefix": "", "bin": segment}])))
     hubs = Hubs.of(reader.satchel.settings)
     with pytest.raises(Changed, match="is damaged"):
         listed_skills(hubs.clients[0])

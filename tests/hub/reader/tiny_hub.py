@@ -17,7 +17,8 @@ from http_answers import answering, reply
 from satchel.hub.publish import pack_blob
 from satchel.skill.file_tree import MemoryTree
 from satchel.store.hub_client import format as files
-from satchel.store.hub_client.format import Commit, HubFiles, HubState, signed_data
+from satchel.store.hub_client.format import Commit, HubFiles, HubState
+from satchel.store.hub_client.signatures import CHANGE_NAMESPACE, change_statement, signed_data
 from satchel.store.sources.base import subtree
 from satchel.store.trees import HashedTree
 
@@ -36,7 +37,7 @@ class Key:
         return b64encode(self._private.sign(signed_data(namespace, data))).decode()
 
     def sign_change(self, change: dict, hub: str = NAME) -> str:
-        return self.sign(files.change_statement(change, hub), files.CHANGE_NAMESPACE)
+        return self.sign(change_statement(change, hub), CHANGE_NAMESPACE)
 
 
 def skill_text(name: str, body: str = "Say hello.", about: str = "") -> bytes:
@@ -51,6 +52,11 @@ def tree_of(content: dict[str, bytes]) -> str:
 def pack(content: dict[str, bytes]) -> bytes:
     """A tar.gz as the writer makes it; paths are taken as they are."""
     return pack_blob(MemoryTree(content))
+
+
+def pack_rows(rows) -> bytes:
+    """Gzipped JSON lines."""
+    return files.pack(b"".join(map(files.render_row, rows)))
 
 
 class TinyHub(HubFiles):
@@ -128,7 +134,7 @@ class TinyHub(HubFiles):
         state = HubState(
             self.name, self.key.public, self.count, digests[self.count],
             self.index(self.releases + self.keys + self._first_keys()),
-            self.put("revoked", files.pack_rows(self.revoked)), self._search(),
+            self.put("revoked", pack_rows(self.revoked)), self._search(), "",
             len({row["name"] for row in self.releases}), files.timestamp(),
         )._replace(**changes)  # fmt: skip
         self.write("state", files.render_state(state, signer.sign))
@@ -139,26 +145,40 @@ class TinyHub(HubFiles):
         first = {"key": self.publisher.public, "previous": "", "signature": ""}
         return [{"publisher": name, **first} for name in sorted(names)]
 
-    def _shards(self, folder: str, rows: list[dict], bits: int) -> list[str]:
-        shards: list[list[dict]] = [[] for _ in range(1 << bits)]
+    def _bins(self, folder: str, rows: list[dict], bits: int) -> list[dict]:
+        """Write the bins of a table with prefixes of some length; returns their entries."""
+        bins: dict[str, list[dict]] = {}
+        for number in range(1 << bits):
+            bins[f"{number:b}".zfill(bits) if bits else ""] = []
         for row in rows:
-            name = row.get("name") or str(row["publisher"])
-            shards[files.bin_number(name, bits)].append(row)
-        return [self.put(folder, files.pack_rows(one)) for one in shards]
+            bins[files.TABLES[folder].bits(row.get("name") or str(row["publisher"]))[:bits]].append(
+                row
+            )
+        return [
+            {"prefix": prefix, "bin": self.put(folder, pack_rows(rows))}
+            for prefix, rows in bins.items()
+        ]
 
     def index(self, rows: list[dict]) -> str:
-        """Write an index; returns its digest."""
-        low = 1 << files.low_bits(self.bits)
-        bins = [{"bin": one} for one in self._shards("index", rows, self.bits)]
-        parts = [bins[at : at + low] for at in range(0, len(bins), low)]
-        middles = [{"middle": self.put("index", files.pack_rows(part))} for part in parts]
-        return self.put("index", files.pack_rows([{"bits": self.bits}, *middles]))
+        """Write an index of a root, nodes and bins; returns its digest."""
+        bins = self._bins("index", rows, self.bits)
+        if not self.bits:
+            return self.put("index", pack_rows(bins))
+        nodes = [{"prefix": first} for first in "01"]
+        for node in nodes:
+            part = [
+                {**one, "prefix": one["prefix"][1:]}
+                for one in bins
+                if one["prefix"][0] == node["prefix"]
+            ]
+            node["node"] = self.put("index", pack_rows(part))
+        return self.put("index", pack_rows(nodes))
 
     def _search(self) -> str:
         fields = ("name", "version", "description")
         newest = {row["name"]: {key: row[key] for key in fields} for row in self.releases}
-        made = self._shards("search", list(newest.values()), 1)
-        return self.put("search", files.pack_rows({"segment": one} for one in made))
+        bins = self._bins("search", list(newest.values()), 1)
+        return self.put("search", pack_rows(bins))
 
 
 class Traffic:

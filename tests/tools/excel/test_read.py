@@ -61,7 +61,7 @@ def test_a_range_of_another_sheet_is_refused(excel):
 
 
 @pytest.mark.req("E6")
-def test_what_does_not_fit_is_announced_and_can_be_asked_for(excel):
+def test_a_cut_range_is_announced_with_the_way_to_read_on(excel):
     excel.book(Long=[[f"row {number}", "x" * 50] for number in range(1, 701)])
     seen = []
     words = {"header": False}
@@ -149,7 +149,7 @@ def test_cells_cannot_leave_their_frame(excel):
         ("n" * 300 + ".xlsx", "not-readable"),
     ],
 )
-def test_every_path_that_fails_says_how(excel, chinese, name, path, failure):
+def test_every_wrong_path_has_its_error(excel, chinese, name, path, failure):
     os.mkdir(excel.path("folder.xlsx"))
     os.mkfifo(excel.path("pipe.xlsx"))
     os.symlink("/etc/hostname", excel.path("link.xlsx"))
@@ -180,7 +180,7 @@ def test_every_path_that_fails_says_how(excel, chinese, name, path, failure):
         ({"path": "book.xlsx", "sheet": "None"}, "no-sheet"),
     ],
 )
-def test_every_argument_that_fails_says_how(excel, chinese, words, failure):
+def test_every_wrong_argument_has_its_error(excel, chinese, words, failure):
     excel.book(Sales=SALES)
     assert excel.failed("excel_read", **words) == failure
     assert chinese.failed("excel_read", **words) == failure

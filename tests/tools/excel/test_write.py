@@ -28,7 +28,7 @@ def test_rows_become_a_workbook(excel):
 
 
 @pytest.mark.req("E7")
-def test_an_existing_file_is_replaced_only_when_told(excel, chinese):
+def test_an_existing_file_is_replaced_only_on_request(excel, chinese):
     excel.bytes("mine.xlsx", b"precious")
     assert excel.failed("excel_write", path="mine.xlsx", rows=ROWS) == "exists"
     assert chinese.call("excel_write", path="mine.xlsx", rows=ROWS).text == (
@@ -74,7 +74,7 @@ FAILING = [
 
 @pytest.mark.req("E7")
 @pytest.mark.parametrize(("words", "failure"), FAILING)
-def test_whatever_is_wrong_nothing_is_touched(excel, chinese, words, failure):
+def test_wrong_arguments_change_no_file(excel, chinese, words, failure):
     excel.bytes("here.xlsx", b"mine")
     os.mkdir(excel.path("folder.xlsx"))
     os.symlink("..", excel.path("up"))

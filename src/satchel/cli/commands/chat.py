@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from satchel._optional import require
+from satchel._optional import must_be_installed
 from satchel.cli.commands.tools import print_packaged_at_start
+from satchel.cli.console import one_line
 from satchel.cli.context import command
-from satchel.cli.models import choose_model, limits_of, quietly, turn_options
+from satchel.cli.models import choose_model, make_limits, quietly, turn_options
 from satchel.i18n import say
 
 if TYPE_CHECKING:
@@ -27,14 +28,17 @@ if TYPE_CHECKING:
 )
 @turn_options
 def chat(
-    context: CliContext, model: str | None, yes: bool, ask: tuple[str, ...], **limits: Any
+    context: CliContext, model: str | None, allow_tools: bool, ask: tuple[str, ...], **limits: Any
 ) -> int:
     for package in ("rich", "prompt_toolkit", "pydantic_ai"):
-        require(package, "agent")
-    from satchel.cli.commands.chat_loop import ChatLoop
-
+        must_be_installed(package, "agent")
     context.defaults["builtin"] = True
     name = choose_model(context, model)
+    with context.err.waiting(say("Starting {name}…", name=one_line(name))):
+        from satchel.cli.commands.chat_loop import ChatLoop
+
     print_packaged_at_start(context)
+    context.print_root()
     with quietly():
-        return ChatLoop(context, name, limits_of(**limits), ask, yes=yes).run()
+        loop = ChatLoop(context, name, make_limits(**limits), ask, allow_tools=allow_tools)
+        return loop.run()

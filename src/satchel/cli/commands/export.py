@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     type=AnyPath(dir_okay=False),
     help=say("Default: {value}.", value="NAME.zip"),
 )
-def export(session: CliContext, name: str, output: str | None, as_json: bool) -> int:
+def export(context: CliContext, name: str, output: str | None, as_json: bool) -> int:
     """Write an archive of any skill of the library."""
     from satchel.library.integrity import tree_of
     from satchel.store.export import write_archive
     from satchel.store.sources import subtree
 
-    skill = session.find(name)[0]
+    skill = context.find(name)[0]
     target = os.path.abspath(output or f"{os.path.basename(skill.base_dir)}.zip")
     if os.path.isdir(target):
         target = os.path.join(target, f"{os.path.basename(skill.base_dir)}.zip")
@@ -51,11 +51,11 @@ def export(session: CliContext, name: str, output: str | None, as_json: bool) ->
         )
     with disk_errors_as_refusal(target):
         tree = subtree(tree_of(skill))
-        made = write_archive(tree, target, prefix=os.path.basename(skill.base_dir))
-    for note in (*tree.notes, *made.notes):
-        session.err.line(one_line(note))
+        archive = write_archive(tree, target, prefix=os.path.basename(skill.base_dir))
+    for note in (*tree.notes, *archive.notes):
+        context.err.line(one_line(note))
     if as_json:
         write_json({"path": target, "tree": hash_tree(tree).digest})
     else:
-        session.out.data(target)
+        context.out.data(target)
     return 0

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from satchel._fs import write_atomic
-from satchel._optional import require
-from satchel.cli.commands.search import notes_of, show_notes
+from satchel._optional import must_be_installed
+from satchel.cli.commands.search import explain_notes, show_notes
 from satchel.cli.console import one_line, plural, write_json
 from satchel.cli.context import command, read_bytes, read_goal, too_large
 from satchel.cli.goal_engine import make_limiter, read_inputs
@@ -18,13 +18,13 @@ from satchel.cli.models import choose_model, quietly
 from satchel.cli.options import AnyPath, input_option, model_option
 from satchel.errors import InvalidInput, Refused
 from satchel.goals.decomposition import decompose
-from satchel.goals.drawing.labels import usage_words
+from satchel.goals.labels import usage_words
 from satchel.goals.model import Plan
-from satchel.goals.plan_checks import errors_in
 from satchel.goals.plan_file import read_plan, write_plan
+from satchel.goals.plan_rules import errors_in
 from satchel.goals.reports import pack
 from satchel.i18n import join_names, render, say
-from satchel.presentation.goals import check_plan
+from satchel.presentation.goal_plans import check_plan
 from satchel.store.disk_errors import disk_errors_as_refusal
 from satchel.tools.selection import hidden_skill_note
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
     from satchel.cli.context import CliContext
     from satchel.goals.decomposition import Decomposed
-    from satchel.goals.plan_checks import PlanProblem
+    from satchel.goals.plan_rules import PlanProblem
 
-_EXTENSIONS = (".yaml", ".yml", ".json")
+_PLAN_EXTENSIONS = (".yaml", ".yml", ".json")
 _MAX_PLAN_BYTES = 4 << 20
 
 
@@ -58,24 +58,24 @@ def plan(
     as_json: bool,
 ) -> int:
     goal = read_goal(context, text, "satchel goal plan")
-    made = decompose_goal(context, goal, model, pairs=inputs)
-    written = write_plan(made.plan)
+    decomposed = decompose_goal(context, goal, model, pairs=inputs)
+    plan_text = write_plan(decomposed.plan)
     if output is not None:
-        write_file(output, written)
+        write_file(output, plan_text)
     if as_json:
         write_json(
             {
-                "plan": pack(made.plan),
+                "plan": pack(decomposed.plan),
                 "path": output,
-                "skills": list(made.skills),
-                "notes": list(made.answer.notes),
-                "attempts": len(made.attempts),
-                "usage": made.usage._asdict(),
+                "skills": list(decomposed.skills),
+                "notes": list(decomposed.answer.notes),
+                "attempts": len(decomposed.attempts),
+                "usage": decomposed.usage._asdict(),
             }
         )
         return 0
-    context.out.data(output if output is not None else written)
-    print_planning(context, made)
+    context.out.data(output if output is not None else plan_text)
+    print_planning(context, decomposed)
     if output is not None:
         context.err.line(say("Run `{command}`", command=f"satchel goal run {output}"), "dim")
     return 0
@@ -87,18 +87,18 @@ def decompose_goal(
     model: str | None,
     *,
     pairs: Sequence[str] = (),
-    yes: bool = False,
+    allow_tools: bool = False,
 ) -> Decomposed:
     """Let a model make a plan, with a spinner on a terminal."""
     for package in ("rich", "pydantic_ai"):
-        require(package, "agent")
+        must_be_installed(package, "agent")
     os.environ.setdefault("PYDANTIC_AI_NO_BANNER", "1")
-    from satchel.agent.planner import AgentPlanner
-    from satchel.cli.turn_view import TurnScreen
-
-    satchel = context.satchel
     name = choose_model(context, model)
-    given = read_inputs(pairs, Plan(goal, ()))
+    with context.err.waiting(say("Starting {name}…", name=one_line(name))):
+        from satchel.agent.planner import AgentPlanner
+        from satchel.cli.turn_view import TurnScreen
+    satchel = context.satchel
+    values = read_inputs(pairs, Plan(goal, ()))
     screen = TurnScreen(context.err)
     with quietly():
         screen.open()
@@ -108,97 +108,97 @@ def decompose_goal(
                     goal,
                     satchel=satchel,
                     planner=AgentPlanner(name, limiter=make_limiter(satchel.settings, None)),
-                    session=satchel.session(approve=True if yes else None),
-                    inputs=given,
+                    session=satchel.session(approve=True if allow_tools else None),
+                    inputs=values,
                 )
             )
         finally:
             screen.close()
 
 
-def print_planning(context: CliContext, made: Decomposed) -> None:
+def print_planning(context: CliContext, decomposed: Decomposed) -> None:
     """Print the attempts, usage, skills and notes of making a plan."""
     err = context.err
-    words = [
-        plural(len(made.plan.steps), say("step"), say("steps")),
-        join_names(usage_words(made.usage)),
+    facts = [
+        plural(len(decomposed.plan.steps), say("step"), say("steps")),
+        join_names(usage_words(decomposed.usage)),
     ]
-    err.line(" · ".join(word for word in words if word), "dim")
-    if made.skills:
-        names = join_names(one_line(name) for name in made.skills)
+    err.line(" · ".join(fact for fact in facts if fact), "dim")
+    if decomposed.skills:
+        names = join_names(one_line(name) for name in decomposed.skills)
         err.line(say("Suggested skills: {names}", names=names), "dim")
-    printed = context.satchel.library.untrusted_notice()
-    notes = [note for note in made.answer.notes if note != printed]
-    show_notes(err, notes_of(context, notes))
+    printed_notice = context.satchel.library.untrusted_notice()
+    notes = [note for note in decomposed.answer.notes if note != printed_notice]
+    show_notes(err, explain_notes(context, notes))
 
 
-def is_plan(word: str) -> bool:
+def is_plan(argument: str) -> bool:
     """Whether an argument is the path of a plan file."""
-    return word.endswith(_EXTENSIONS)
+    return argument.endswith(_PLAN_EXTENSIONS)
 
 
 def read_plan_file(
-    context: CliContext, path: str, *, known: bool = False, inputs: Sequence[str] = ()
+    context: CliContext, path: str, *, check_names: bool = False, inputs: Sequence[str] = ()
 ) -> Plan:
     """Read a plan file, or stdin for `-`, and print its warnings.
 
-    `known` also checks that its skills and tools exist; `inputs` are the values of `--input`.
+    `check_names` also checks that its skills and tools exist; `inputs` are the values of `--input`.
     """
     # A text without a line break would be taken for a path.
-    text = _read(path) + "\n"
-    made, problems = check_plan(context.satchel, text) if known else read_plan(text)
+    text = _read_text(path) + "\n"
+    plan, problems = check_plan(context.satchel, text) if check_names else read_plan(text)
     if inputs:
-        made = made._replace(inputs={**made.inputs, **read_inputs(inputs, made)})
+        plan = plan._replace(inputs={**plan.inputs, **read_inputs(inputs, plan)})
         problems = [
-            one
-            for one in problems
-            if one.code != "missing-input" or one.values["name"] not in made.inputs
+            problem
+            for problem in problems
+            if problem.code != "missing-input" or problem.values["name"] not in plan.inputs
         ]
     errors = errors_in(problems)
     if errors:
-        trust = _trust_first(context, errors)
-        lines = map(_message if trust else _message_and_hint, errors)
+        trust_hint = _trust_hint(context, errors)
+        lines = map(_error_line if trust_hint else _error_and_hint, errors)
         raise InvalidInput(
             "\n".join([say("`{path}` cannot be run", path=one_line(path)), *lines]),
-            trust or _fix(errors),
+            trust_hint or _correction_hint(errors),
         )
     for problem in problems:
-        context.err.line(_message(problem), "yellow")
-    return made
+        context.err.line(_error_line(problem), "yellow")
+    return plan
 
 
-def _trust_first(context: CliContext, errors: Sequence[PlanProblem]) -> str:
+def _trust_hint(context: CliContext, errors: Sequence[PlanProblem]) -> str:
     """The hint when all errors are about untrusted skills, else empty."""
-    missing = [one for one in errors if one.code in {"unknown-skill", "unknown-tool"}]
+    missing = [error for error in errors if error.code in {"unknown-skill", "unknown-tool"}]
     if missing and len(missing) == len(errors):
         library = context.satchel.library
-        found = (skill for one in missing for skill in library.find(str(one.values["name"])))
+        skills = (skill for error in missing for skill in library.find(str(error.values["name"])))
         notes = [
             render(hidden_skill_note(skill, locked=library.is_unpinned(skill)))
-            for skill in found
-            if skill.state in ("untrusted", "blocked", "unverified")
+            for skill in skills
+            if skill.state in ("untrusted", "blocked", "unverified", "needs setup")
         ]
         return say("; ").join(notes) or render(library.untrusted_notice())
     return ""
 
 
-def _fix(errors: Sequence[PlanProblem]) -> str:
-    if all(one.code == "missing-input" for one in errors):
+def _correction_hint(errors: Sequence[PlanProblem]) -> str:
+    if all(error.code == "missing-input" for error in errors):
         name = errors[0].values["name"]
         return say("Give `--input {name}=…`, or write it under `inputs` in the file", name=name)
     return say("Correct it")
 
 
-def _message(problem: PlanProblem) -> str:
-    where = say("line {number}: ", number=problem.line) if problem.line else ""
-    return f"  {where}{one_line(problem.message)}"
+def _error_line(problem: PlanProblem) -> str:
+    prefix = say("line {number}: ", number=problem.line) if problem.line else ""
+    return f"  {prefix}{one_line(problem.message)}"
 
 
-def _message_and_hint(problem: PlanProblem) -> str:
-    return f"{_message(problem)}\n    → {one_line(problem.hint)}"
+def _error_and_hint(problem: PlanProblem) -> str:
+    return f"{_error_line(problem)}\n    → {one_line(problem.hint)}"
 
 
-def _read(path: str) -> str:
+def _read_text(path: str) -> str:
     hint = say("Run `{command}`", command=f'satchel goal plan "…" -o {one_line(path)}')
     data = read_bytes(path, _MAX_PLAN_BYTES, hint)
     if len(data) > _MAX_PLAN_BYTES:

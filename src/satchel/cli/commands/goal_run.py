@@ -1,21 +1,20 @@
-"""The commands `goal run`, `resume`, `answer`, `retry` and `worker`.
+"""The commands `goal run`, `resume`, `answer` and `retry`.
 
-The first four follow the goal until it ends or waits for an answer. A terminal asks for the answer;
-elsewhere the command ends with 8 and prints how to answer.
+They follow the goal until it ends or waits for an answer. A terminal asks for the answer; elsewhere
+the command ends with 8 and prints how to answer.
+
+Each command passes its change of the goal to `_GoalRun` as a function, since the engine is opened
+later, with the runner for the steps that remain.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import signal
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from satchel.cli import EXIT_INTERRUPTED
 from satchel.cli.commands.goal import find_goal, require_step
 from satchel.cli.commands.goal_plan import decompose_goal, is_plan, print_planning, read_plan_file
 from satchel.cli.context import command, confirm, read_goal
@@ -29,22 +28,25 @@ from satchel.cli.goal_engine import (
 )
 from satchel.cli.goal_view import print_plan
 from satchel.cli.goal_wait import parse_answer, run_to_end, stop_on_interrupt, user_name
-from satchel.cli.models import quietly
 from satchel.cli.options import (
     AnyPath,
-    OneOf,
     WholeNumber,
-    allow_tools_option,
     cannot_combine,
     flag_option,
     input_option,
-    model_option,
     yes_option,
 )
 from satchel.errors import Conflict, Refused
+from satchel.goals.approval_files import FileApproval
 from satchel.goals.approvals import retried_plan, unfinished_plan
-from satchel.goals.engines.factory import chosen_engine
-from satchel.goals.model import OVER, Answer, Goal
+from satchel.goals.engines.factory import approvals_folder, chosen_engine
+from satchel.goals.model import (
+    DEFAULT_PRIORITY,
+    FINAL_GOAL_STATES,
+    MAX_PRIORITY,
+    Answer,
+    Goal,
+)
 from satchel.goals.plan_checks import require_valid
 from satchel.i18n import say
 from satchel.presentation.goals import worker_command
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from satchel.cli.goal_engine import RunOptions
     from satchel.goals.engines.base import Engine
     from satchel.goals.model import GoalReport, Plan
+    from satchel.session.permissions import Approve
 
 
 @command(
@@ -65,7 +68,7 @@ if TYPE_CHECKING:
     "satchel goal run week.yaml --input week=46 --id week-46",
     'satchel goal run "report what happened this week"',
 )
-@click.argument("words", nargs=-1, metavar="GOAL", type=AnyPath())
+@click.argument("goal_words", nargs=-1, metavar="GOAL", type=AnyPath())
 @click.option(
     "--id",
     "goal_id",
@@ -73,30 +76,38 @@ if TYPE_CHECKING:
     help=say("The goal's id; the same id and plan is the same goal."),
 )
 @input_option
-@yes_option("unasked")
+@yes_option()
 @flag_option("--detach", say("Run it in the background."))
+@flag_option(
+    "--latest", say("Let workers run skills and tools in any version, not in the one of now.")
+)
+@click.option(
+    "--priority",
+    type=WholeNumber(1, MAX_PRIORITY),
+    default=DEFAULT_PRIORITY,
+    show_default=True,
+    metavar="N",
+    help=say("From 1 (first) to 5, when many goals wait for workers."),
+)
 @run_options
 def run(
     context: CliContext,
-    words: tuple[str, ...],
+    goal_words: tuple[str, ...],
     goal_id: str | None,
     inputs: tuple[str, ...],
-    unasked: bool,
+    yes: bool,
+    latest: bool,
+    priority: int,
     options: RunOptions,
 ) -> int:
     def run_goal() -> int:
-        plan = _read_or_make_plan(context, words, inputs, options, unasked=unasked)
-        goal = Goal.of(plan)
+        plan = _read_or_make_plan(context, goal_words, inputs, options, yes=yes)
+        goal = Goal.of(plan)._replace(priority=priority)
         goal = goal if goal_id is None else goal._replace(id=goal_id)
         require_valid(goal)
-        runner = None
-        if _runs_here(context, options):
-            if not options.yes:
-                require_allowed_tools(context, plan)
-            if not options.detach:
-                runner = _make_runner(context, options, plan)
-        return _run_to_end(
-            context, runner, lambda engine: engine.submit(goal), options, goal_id=goal.id
+        goal_run = _GoalRun(context, options)
+        return goal_run.submit(
+            goal if latest else goal._replace(versions=goal_run.versions_of(plan) or {})
         )
 
     return stop_on_interrupt(context, run_goal)
@@ -104,44 +115,44 @@ def run(
 
 def _read_or_make_plan(
     context: CliContext,
-    words: tuple[str, ...],
+    goal_words: tuple[str, ...],
     inputs: tuple[str, ...],
     options: RunOptions,
     *,
-    unasked: bool,
+    yes: bool,
 ) -> Plan:
     """Read a plan file, or let a model make a plan and ask whether to run it."""
-    if len(words) == 1 and is_plan(words[0]):
-        return read_plan_file(context, words[0], known=True, inputs=inputs)
-    text = read_goal(context, words, "satchel goal run")
-    if not sys.stdin.isatty() and not unasked:
+    if len(goal_words) == 1 and is_plan(goal_words[0]):
+        return read_plan_file(context, goal_words[0], check_names=True, inputs=inputs)
+    text = read_goal(context, goal_words, "satchel goal run")
+    if not sys.stdin.isatty() and not yes:
         raise Refused(
             say("Not a terminal; pass `--yes` to confirm"),
             say("Run `{command}`", command="satchel goal plan … -o plan.yaml"),
         )
 
-    made = decompose_goal(context, text, options.model, pairs=inputs, yes=options.yes)
-    print_plan(context.err, made.plan)
-    print_planning(context, made)
-    if not unasked and not confirm(context, say("Continue?")):
+    decomposed = decompose_goal(
+        context, text, options.model, pairs=inputs, allow_tools=options.allow_tools
+    )
+    print_plan(context.err, decomposed.plan)
+    print_planning(context, decomposed)
+    if not yes and not confirm(context, say("Continue?")):
         raise Refused(
             say("Nothing was changed"),
             say("Run `{command}`", command="satchel goal plan … -o plan.yaml"),
         )
-    return made.plan
+    return decomposed.plan
 
 
-@command(
-    say("Continue a goal whose process is gone."),
-    "satchel goal resume week-3f9a",
-)
+@command(say("Continue a goal whose process is gone."), "satchel goal resume week-3f9a")
 @click.argument("goal_id", metavar="GOAL")
+@click.option("--ask-in-browser", is_flag=True, hidden=True)
 @run_options
 def resume(context: CliContext, goal_id: str, options: RunOptions) -> int:
-    async def begin(engine: Engine) -> GoalReport:
+    async def resume_goal(engine: Engine) -> GoalReport:
         return await engine.resume((await find_goal(engine, goal_id)).id)
 
-    return _continue_goal(context, goal_id, begin, options)
+    return _continue_goal(context, options, goal_id, resume_goal)
 
 
 @command(
@@ -152,7 +163,7 @@ def resume(context: CliContext, goal_id: str, options: RunOptions) -> int:
 )
 @click.argument("goal_id", metavar="GOAL")
 @click.argument("step", required=False)
-@flag_option("--no", say("Reject: the step fails."), "refused")
+@flag_option("--no", say("Reject: the step fails."), "is_rejected")
 @click.option(
     "--value", metavar="TEXT", help=say("Your answer; default: approve, `-` reads stdin.")
 )
@@ -161,35 +172,39 @@ def answer(
     context: CliContext,
     goal_id: str,
     step: str | None,
-    refused: bool,
+    is_rejected: bool,
     value: str | None,
     options: RunOptions,
 ) -> int:
-    if refused and value is not None:
+    if is_rejected and value is not None:
         raise cannot_combine("--no", "--value")
 
-    async def begin(engine: Engine) -> GoalReport:
+    async def send_answer(engine: Engine) -> GoalReport:
         report = await find_goal(engine, goal_id)
-        name = _waiting_step(report, step)
+        waiting_step = _find_waiting_step(report, step)
         text = read_goal(context, [value], "satchel goal answer") if value == "-" else value
-        schema = next(one.output for one in report.plan.steps if one.id == name)
-        given = Answer(not refused, parse_answer(text, schema), user_name())
-        await engine.answer(report.id, name, given)
+        schema = next(
+            plan_step.output for plan_step in report.plan.steps if plan_step.id == waiting_step
+        )
+        reply = Answer(not is_rejected, parse_answer(text, schema), user_name())
+        await engine.answer(report.id, waiting_step, reply)
         return await engine.report(report.id)
 
-    def remaining(report: GoalReport) -> Plan:
-        name = _waiting_step(report, step)
-        asks = report.steps[name].state == "asking"
+    def remaining_plan(report: GoalReport) -> Plan:
+        waiting_step = _find_waiting_step(report, step)
+        is_waiting = report.steps[waiting_step].state == "asking"
+        if is_waiting and not is_rejected:
+            return unfinished_plan(report)
         # After a no, nothing that needs the step is run; if it is not waiting, the engine refuses.
-        return unfinished_plan(report) if asks and not refused else report.plan._replace(steps=())
+        return report.plan._replace(steps=())
 
-    return _continue_goal(context, goal_id, begin, options, remaining)
+    return _continue_goal(context, options, goal_id, send_answer, remaining_plan)
 
 
-def _waiting_step(report: GoalReport, step: str | None) -> str:
-    """The step to answer: the named one, else the only one that waits."""
+def _find_waiting_step(report: GoalReport, step: str | None) -> str:
+    """Return the step to answer: the named one, else the only one that waits."""
     if step is not None:
-        require_step(report, step)
+        require_step(step, report.steps, report.id)
         return step
     asking = [name for name, result in report.steps.items() if result.state == "asking"]
     if len(asking) == 1:
@@ -214,7 +229,7 @@ def _waiting_step(report: GoalReport, step: str | None) -> str:
 @click.argument("goal_id", metavar="GOAL")
 @click.option("--from", "from_step", default="", metavar="STEP",
               help=say("Retry this step and all that depend on it."))  # fmt: skip
-@click.option("--plan", "path", metavar="FILE", type=AnyPath(dir_okay=False),
+@click.option("--plan", "plan_path", metavar="FILE", type=AnyPath(dir_okay=False),
               help=say("The changed plan."))  # fmt: skip
 @input_option
 @run_options
@@ -222,193 +237,157 @@ def retry(
     context: CliContext,
     goal_id: str,
     from_step: str,
-    path: str | None,
+    plan_path: str | None,
     inputs: tuple[str, ...],
     options: RunOptions,
 ) -> int:
-    given = None if path is None else read_plan_file(context, path, known=True, inputs=inputs)
+    plan_of_file = None
+    if plan_path is not None:
+        plan_of_file = read_plan_file(context, plan_path, check_names=True, inputs=inputs)
 
-    def changed_plan(report: GoalReport) -> Plan | None:
-        # Inputs of the first run are kept unless the new plan has them.
-        plan = None
-        if given is not None:
-            plan = given._replace(inputs={**report.plan.inputs, **given.inputs})
-        elif inputs:
-            changes = read_inputs(inputs, report.plan)
-            plan = report.plan._replace(inputs={**report.plan.inputs, **changes})
+    def new_plan(report: GoalReport) -> Plan | None:
+        plan = _merge_inputs(report, plan_of_file, inputs)
         if from_step:
-            require_step(report if plan is None else report._replace(steps=dict.fromkeys(
-                (step.id for step in plan.steps), report.steps[report.plan.steps[0].id])),
-                from_step)  # fmt: skip
+            steps = report.steps if plan is None else [step.id for step in plan.steps]
+            require_step(from_step, steps, report.id)
         return plan
 
-    def steps_to_run(report: GoalReport) -> Plan:
-        return retried_plan(report, from_step, changed_plan(report))
+    def remaining_plan(report: GoalReport) -> Plan:
+        return retried_plan(report, from_step, new_plan(report))
 
-    async def begin(engine: Engine) -> GoalReport:
+    async def retry_steps(engine: Engine) -> GoalReport:
         report = await find_goal(engine, goal_id)
-        plan = changed_plan(report)
-        unchanged = report.state == "done" and plan in (None, report.plan)
-        if unchanged and not steps_to_run(report).steps:
+        plan = new_plan(report)
+        is_unchanged = report.state == "done" and plan in (None, report.plan)
+        if is_unchanged and not retried_plan(report, from_step, plan).steps:
             return report  # there is nothing to run, so no new revision is made
-        return await engine.retry(report.id, from_step=from_step, plan=plan)
+        versions = _GoalRun(context, options).versions_of(plan or report.plan)
+        return await engine.retry(report.id, from_step=from_step, plan=plan, versions=versions)
 
-    return _continue_goal(context, goal_id, begin, options, steps_to_run)
+    return _continue_goal(context, options, goal_id, retry_steps, remaining_plan)
+
+
+def _merge_inputs(
+    report: GoalReport, plan_of_file: Plan | None, inputs: tuple[str, ...]
+) -> Plan | None:
+    """Return the plan of the file, or that of the goal with new inputs; None when neither is given.
+
+    Inputs of the first run are kept unless the new plan has them.
+    """
+    if plan_of_file is not None:
+        return plan_of_file._replace(inputs={**report.plan.inputs, **plan_of_file.inputs})
+    if inputs:
+        changes = read_inputs(inputs, report.plan)
+        return report.plan._replace(inputs={**report.plan.inputs, **changes})
+    return None
 
 
 def _continue_goal(
     context: CliContext,
-    goal_id: str,
-    begin: Callable[[Engine], Awaitable[GoalReport]],
     options: RunOptions,
-    steps_to_run: Callable[[GoalReport], Plan] = unfinished_plan,
+    goal_id: str,
+    change_goal: Callable[[Engine], Awaitable[GoalReport]],
+    remaining_plan: Callable[[GoalReport], Plan] = unfinished_plan,
 ) -> int:
-    """Continue a stored goal by `begin` and follow it to its end."""
-
-    async def find_report() -> GoalReport:
-        async with open_engine(context, options.engine) as engine:
-            return await find_goal(engine, goal_id)
-
     def continue_goal() -> int:
-        runner = None
-        whole_id = goal_id
-        if not is_shared(context.satchel.settings, options.engine):
-            report = asyncio.run(find_report())
-            whole_id = report.id
-            plan = steps_to_run(report)
-            if not options.yes and _runs_here(context, options):
-                require_allowed_tools(context, plan)
-            if not options.detach:
-                runner = _make_runner(context, options, plan)
-        return _run_to_end(context, runner, begin, options, goal_id=whole_id)
+        return _GoalRun(context, options).continue_goal(goal_id, change_goal, remaining_plan)
 
     return stop_on_interrupt(context, continue_goal)
 
 
-def _make_runner(context: CliContext, options: RunOptions, plan: Plan) -> ToolSteps:
-    return make_runner(context, options.model, options.engine, yes=options.yes, plan=plan)
+class _GoalRun:
+    """Starts or continues a goal as the options say, and follows it to its end.
 
+    Who runs the steps: this process; with `--detach` and the engine `local`, a process that is
+    started in the background; workers, if the engine is shared, or with `--detach` and another
+    engine.
+    """
 
-def _runs_here(context: CliContext, options: RunOptions) -> bool:
-    """Whether this process, or one that it starts, runs the steps; else workers do."""
-    settings = context.satchel.settings
-    local = chosen_engine(settings, options.engine)[0] == "local"
-    return local or not (options.detach or is_shared(settings, options.engine))
+    def __init__(self, context: CliContext, options: RunOptions) -> None:
+        settings = context.satchel.settings
+        is_local = chosen_engine(settings, options.engine)[0] == "local"
+        self._context = context
+        self._options = options
+        self._is_shared = is_shared(settings, options.engine)
+        self._runs_here = is_local or not (options.detach or self._is_shared)
 
+    def versions_of(self, plan: Plan) -> dict[str, str] | None:
+        """The present digests of a plan's skills and tools, if workers run it; else None."""
+        if not self._is_shared:
+            return None
+        from satchel.agent.tool_steps import ToolSteps
 
-def _run_to_end(
-    context: CliContext,
-    runner: ToolSteps | None,
-    begin: Callable[[Engine], Awaitable[GoalReport]],
-    options: RunOptions,
-    *,
-    goal_id: str,
-) -> int:
-    engine = open_engine(context, options.engine, runner, only=goal_id)
-    shared = is_shared(context.satchel.settings, options.engine)
-    here = _runs_here(context, options)
+        return ToolSteps(self._context.satchel).versions_of(plan)
 
-    async def begin_and_report(opened: Engine) -> GoalReport:
-        report = await begin(opened)
-        if not (here or options.detach or report.state in OVER):
-            command = worker_command(context.satchel, report)
-            context.err.line(say("Workers run the steps: `{command}`", command=command), "dim")
-        return report
+    def submit(self, goal: Goal) -> int:
+        """Run a new goal; returns the exit code."""
 
-    try:
-        return run_to_end(context, engine, begin_and_report, options, shared=shared)
-    finally:
-        if runner is not None:
-            runner.close()
+        async def submit_goal(engine: Engine) -> GoalReport:
+            return await engine.submit(goal)
 
+        runner = None
+        if self._runs_here:
+            if not self._options.allow_tools:
+                require_allowed_tools(self._context, goal.plan)
+            if not self._options.detach:
+                runner = self._make_runner(goal.plan)
+        return self._follow(goal.id, submit_goal, runner)
 
-@command(
-    say("Run goal steps started by other processes."),
-    "satchel goal worker --engine dbos",
-    "satchel goal worker --engine temporal --drain 120",
-)
-@click.option(
-    "--engine",
-    type=OneOf(["dbos", "temporal"]),
-    help=say("Default: the setting `engine`."),
-)
-@model_option()
-@allow_tools_option()
-@click.option(
-    "--drain",
-    type=WholeNumber(),
-    default=30,
-    show_default=True,
-    metavar="SECONDS",
-    help=say("Seconds that running steps get to end."),
-)
-def worker(
-    context: CliContext,
-    engine: str | None,
-    model: str | None,
-    yes: bool,
-    drain: int,
-    as_json: bool,
-) -> int:
-    name = chosen_engine(context.satchel.settings, engine)[0]
-    if name == "local":
-        raise Refused(
-            say("The engine `local` has no workers"),
-            say("Use `--engine dbos` or `--engine temporal` for work on several machines"),
-        )
-    with quietly():
-        runner = make_runner(context, model, name, yes=yes)
+    def continue_goal(
+        self,
+        goal_id: str,
+        change_goal: Callable[[Engine], Awaitable[GoalReport]],
+        remaining_plan: Callable[[GoalReport], Plan],
+    ) -> int:
+        """Continue a stored goal by `change_goal`; returns the exit code.
+
+        The engine is opened twice: first for the report, whose remaining plan decides which tools
+        and which model the runner needs, then with that runner.
+        """
+        runner = None
+        if not self._is_shared:
+            report = asyncio.run(self._find_report(goal_id))
+            goal_id = report.id
+            plan = remaining_plan(report)
+            is_decided = self._options.allow_tools or self._options.ask_in_browser
+            if self._runs_here and not is_decided:
+                require_allowed_tools(self._context, plan)
+            if not self._options.detach:
+                runner = self._make_runner(plan, goal_id)
+        return self._follow(goal_id, change_goal, runner)
+
+    async def _find_report(self, goal_id: str) -> GoalReport:
+        async with open_engine(self._context, self._options.engine) as engine:
+            return await find_goal(engine, goal_id)
+
+    def _make_runner(self, plan: Plan, goal_id: str = "") -> ToolSteps:
+        options = self._options
+        approve: Approve = True if options.allow_tools else None
+        if options.ask_in_browser and not options.allow_tools:
+            approve = FileApproval(approvals_folder(self._context.satchel.settings, goal_id))
+        return make_runner(self._context, options.model, options.engine, approve=approve, plan=plan)
+
+    def _follow(
+        self,
+        goal_id: str,
+        change_goal: Callable[[Engine], Awaitable[GoalReport]],
+        runner: ToolSteps | None,
+    ) -> int:
+        context = self._context
+        engine = open_engine(context, self._options.engine, runner, only=goal_id)
+
+        async def change_and_report(opened: Engine) -> GoalReport:
+            report = await change_goal(opened)
+            waits_for_workers = not (self._runs_here or self._options.detach)
+            if waits_for_workers and report.state not in FINAL_GOAL_STATES:
+                command = worker_command(context.satchel, report)
+                context.err.line(say("Workers run the steps: `{command}`", command=command), "dim")
+            return report
+
         try:
-            return asyncio.run(
-                _work(context, open_engine(context, name, runner), name, drain, as_json=as_json)
+            return run_to_end(
+                context, engine, change_and_report, self._options, shared=self._is_shared
             )
         finally:
-            runner.close()
-
-
-async def _work(
-    context: CliContext,
-    engine: Engine,
-    name: str,
-    drain: int,
-    *,
-    as_json: bool,
-) -> int:
-    loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
-    at_once = asyncio.Event()
-
-    def on_signal() -> None:
-        (at_once if stop.is_set() else stop).set()
-
-    def report(event: str, text: str) -> None:
-        if as_json:
-            sys.stdout.write(json.dumps({"event": event}) + "\n")
-            sys.stdout.flush()
-        context.err.line(text, "dim")
-        context.err.stream.flush()
-
-    for one in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(one, on_signal)
-    async with engine as opened:
-        working = asyncio.ensure_future(opened.work(drain=float(drain)))
-        report("ready", say("Worker of `{engine}` is ready; Ctrl-C drains it", engine=name))
-        waiting = [asyncio.ensure_future(stop.wait()), asyncio.ensure_future(at_once.wait())]
-        try:
-            await asyncio.wait([working, waiting[0]], return_when=asyncio.FIRST_COMPLETED)
-            if working.done():
-                await working  # raises its error
-                return 0
-            message = say("Draining, {count} s at most; once more ends it at once", count=drain)
-            report("draining", message)
-            working.cancel()
-            await asyncio.wait([working, waiting[1]], return_when=asyncio.FIRST_COMPLETED)
-            if not working.done():
-                os._exit(EXIT_INTERRUPTED)  # engines recover the steps of a killed worker
-        finally:
-            for one in waiting:
-                one.cancel()
-        if not working.cancelled() and working.exception() is not None:
-            await working
-    report("drained", say("Stopped"))
-    return 0
+            if runner is not None:
+                runner.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,12 +20,15 @@ from satchel.cli.context import command, group, no_such
 from satchel.cli.options import AnyPath, dry_run_option, flag_option, missing, wrong_form
 from satchel.errors import Refused
 from satchel.i18n import join_names, say
-from satchel.store.hub_client.release_name import HUB_NAME, is_publisher
+from satchel.store.hub_client.versions import HUB_NAME, is_publisher
+from satchel.store.signing import SshKey, key_fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from satchel.cli.context import CliContext
+    from satchel.hub.build import BuildReport
+    from satchel.hub.garbage import Collection
     from satchel.hub.ledger import IgnoredChange
 
 
@@ -41,6 +45,9 @@ hub = group(
         "allow": "commands.hub:allow",
         "revoke": "commands.hub:revoke",
         "check": "commands.hub:check",
+        "repair": "commands.hub:repair",
+        "rotate": "commands.hub:rotate",
+        "reset": "commands.hub_add:reset",
         "mirror": "commands.hub:mirror",
     },
     synonyms={"new": "init", "create": "init", "verify": "check", "copy": "mirror"},
@@ -60,7 +67,6 @@ hub = group(
 def init(context: CliContext, store: str, name: str, key: str, as_json: bool) -> int:
     from satchel.hub.build import create_hub
     from satchel.hub.storage import open_storage
-    from satchel.store.signing import SshKey
 
     if not HUB_NAME.match(name):
         raise wrong_form("--name", "skills.acme.example", name)
@@ -78,48 +84,42 @@ def init(context: CliContext, store: str, name: str, key: str, as_json: bool) ->
     say("Publish a folder of skills, and write index and pages."),
     "satchel hub build /srv/hub --key hub.key",
     "satchel hub build /srv/hub skills/ --key hub.key",
-    "satchel hub build /srv/hub skills/ --dry-run",
+    "satchel hub build /srv/hub --key hub.key --clean",
 )
 @store_argument()
 @click.argument("skills", required=False, type=AnyPath(file_okay=False))
 @click.option("--key", metavar="FILE", type=AnyPath(dir_okay=False), help=say("The hub's key."))
 @dry_run_option()
 @flag_option("--rebuild", say("Make all files from the commits, also without a valid `state`."))
+@flag_option("--clean", say("Then remove files that nothing has used for the days of `--grace`."))
+@click.option(
+    "--grace",
+    metavar="DAYS",
+    type=click.IntRange(min=1),
+    default=30,
+    help=say("For `--clean`; 30 unless you say otherwise."),
+)
 def build(
     context: CliContext, store: str, skills: str | None, key: str | None, dry_run: bool,
-    rebuild: bool, as_json: bool,
+    rebuild: bool, clean: bool, grace: int, as_json: bool,
 ) -> int:  # fmt: skip
     from satchel.hub.build import build as build_hub
+    from satchel.hub.garbage import collect_garbage
     from satchel.hub.storage import open_storage
-    from satchel.store.signing import SshKey
 
     if key is None and not dry_run:
         raise missing("--key")
     signer = SshKey(key) if key and not dry_run else None
     with open_storage(store) as storage:
         report = build_hub(storage, signer, skills or "", pages=True, rebuild=rebuild)
+        garbage = collect_garbage(storage, grace, dry_run=dry_run) if clean else None
     if as_json:
-        refused = [
-            {"name": name, "reason": exc.message, "hint": exc.hint}
-            for name, exc in report.refused.items()
-        ]
-        write_json(
-            {
-                "state": report.state._asdict() if report.state else None,
-                "published": report.published,
-                "refused": refused,
-                "revoked": report.revoked,
-                "ignored": [one._asdict() for one in report.ignored],
-            }
-        )
-        return 1 if refused else 0
-    for name in report.published:
-        context.out.data(name)
-    for name in report.revoked:
-        context.err.line(say("Revoked: {names}", names=one_line(name)), "yellow", "▲ ")
-    _print_ignored(context, report.ignored)
-    for name, exc in report.refused.items():
-        print_error(f"{one_line(name)}: {exc.message}", exc.hint)
+        record = {"garbage": garbage._asdict()} if garbage else {}
+        write_json(_build_to_dict(report) | record)
+        return 1 if report.refused else 0
+    _print_changes(context, report)
+    if garbage is not None:
+        _print_garbage(context, garbage, grace)
     if report.state is not None:
         count = report.state.count
         context.err.line(
@@ -129,13 +129,44 @@ def build(
     return 1 if report.refused else 0
 
 
+def _build_to_dict(report: BuildReport) -> dict[str, Any]:
+    return {
+        "state": report.state._asdict() if report.state else None,
+        "published": report.published,
+        "refused": [
+            {"name": name, "reason": exc.message, "hint": exc.hint}
+            for name, exc in report.refused.items()
+        ],
+        "revoked": report.revoked,
+        "ignored": [change._asdict() for change in report.ignored],
+    }
+
+
+def _print_changes(context: CliContext, report: BuildReport) -> None:
+    for name in report.published:
+        context.out.data(name)
+    for name in report.revoked:
+        context.err.line(say("Revoked: {names}", names=one_line(name)), "yellow", indent="▲ ")
+    _print_ignored(context, report.ignored)
+    for name, exc in report.refused.items():
+        print_error(f"{one_line(name)}: {exc.message}", exc.hint)
+
+
+def _print_garbage(context: CliContext, garbage: Collection, days: int) -> None:
+    for path in garbage.removed:
+        context.out.line(path, "dim", indent="- ")
+    text = say("{count} unused files removed; {unused} stay until {days} days are over",
+               count=len(garbage.removed), unused=garbage.unused, days=days)  # fmt: skip
+    context.err.line(text)
+
+
 def _print_ignored(context: CliContext, ignored: Iterable[IgnoredChange]) -> None:
-    for one in ignored:
+    for change in ignored:
         text = say(
             "Ignored in commit {count}: {change}: {reason}",
-            count=one.commit, change=one_line(one.change), reason=one_line(one.reason),
+            count=change.commit, change=one_line(change.change), reason=one_line(change.reason),
         )  # fmt: skip
-        context.err.line(text, "yellow", "▲ ")
+        context.err.line(text, "yellow", indent="▲ ")
 
 
 @command(
@@ -158,7 +189,6 @@ def allow(
     from satchel.hub.ledger import open_ledger
     from satchel.hub.publish import allow as register
     from satchel.hub.storage import open_storage
-    from satchel.store.signing import SshKey
 
     if not is_publisher(publisher):
         raise wrong_form("PUBLISHER", "acme", publisher)
@@ -184,19 +214,18 @@ def revoke(
     from satchel.hub.ledger import TREE, open_ledger
     from satchel.hub.publish import revoke as forbid
     from satchel.hub.storage import open_storage
-    from satchel.store.signing import SshKey
 
     with open_storage(store) as storage:
         ledger = open_ledger(storage)
         tree = release
         if not TREE.match(release):
             name, version = parse_release(release)
-            found = ledger.releases(name).get(version)
-            if found is None:
+            published = ledger.releases(name).get(version)
+            if published is None:
                 raise no_such(say("version"), release)
-            tree = found.tree
+            tree = published.tree
         count = forbid(ledger, tree, reason, SshKey(key))
-        names = [f"{one.name}@{one.version}" for one in ledger.releases_of(tree)]
+        names = [f"{affected.name}@{affected.version}" for affected in ledger.releases_of(tree)]
     if not as_json:
         context.err.line(say("Revoked: {names}", names=join_names(map(one_line, names))))
     print_commit(context, count, as_json=as_json)
@@ -215,31 +244,93 @@ def revoke(
 def check(context: CliContext, store: str, public: str | None, as_json: bool) -> int:
     from satchel.hub.build import check_hub
     from satchel.hub.storage import open_storage
-    from satchel.store.signing import key_fingerprint
 
     with open_storage(store) as storage:
         report = check_hub(storage, read_public_key(public) if public else "")
     record: dict[str, Any] = {
         **report._asdict(),
         "state": report.state._asdict(),
-        "ignored": [one._asdict() for one in report.ignored],
+        "ignored": [change._asdict() for change in report.ignored],
     }
     if as_json:
         write_json(record)
         return 1 if report.problems else 0
     _print_ignored(context, report.ignored)
-    for problem in report.problems:
-        print_error(problem)
+    shown_fix = ""
+    for problem, fix in zip(report.problems, report.fixes, strict=True):
+        print_error(problem, fix if fix != shown_fix else "")
+        shown_fix = fix
     state = report.state
     context.out.line(
         say("{skills}, commit {count}", skills=count_skills(state.skills), count=state.count),
         lead=[(f"{state.hub} ", "bold")],
     )
-    context.out.line(key_fingerprint(state.key), "dim", "  ")
+    context.out.line(key_fingerprint(state.key), "dim", indent="  ")
     if report.waiting:
         text = say("Run `{command}`", command=f"satchel hub build {store}")
-        context.err.line(text, "", "→ ")
+        context.err.line(text, indent="→ ")
     return 1 if report.problems else 0
+
+
+@command(
+    say("Replace commits that cannot be read; the bad files are set aside."),
+    "satchel hub repair /srv/hub --key hub.key",
+)
+@store_argument()
+@key_option(required=True)
+def repair(context: CliContext, store: str, key: str, as_json: bool) -> int:
+    from satchel.hub.build import repair_hub
+    from satchel.hub.storage import open_storage
+
+    with open_storage(store) as storage:
+        result = repair_hub(storage, SshKey(key))
+    err = context.err
+    if as_json:
+        record = result._asdict() | {"build": _build_to_dict(result.build)} if result else {}
+        write_json({"repaired": bool(record), "lost": (), "lost_yanks": {}, **record})
+    elif result is None:
+        err.line(say("All commits can be read"))
+    else:
+        _print_ignored(context, result.build.ignored)
+        for name in result.lost:
+            text = say("Not restored: {names}; publish it again", names=one_line(name))
+            err.line(text, "yellow", indent="▲ ")
+        for name, reason in result.lost_yanks.items():
+            text = say("Offered again: {names}, which its publisher must withdraw again",
+                       names=one_line(name))  # fmt: skip
+            err.line(text, "yellow", indent="▲ ")
+            words = shlex.join(["satchel", "yank", name, store, "--because", one_line(reason)])
+            err.line(say("Run `{command}`", command=words), indent="→ ")
+        text = say("Replaced: commits {first} to {last}; the old files are in `set-aside`",
+                   first=result.first, last=result.last)  # fmt: skip
+        err.line(text, "green")
+    return 1 if result and (result.lost or result.lost_yanks) else 0
+
+
+@command(
+    say("Replace the key of a hub; the old key signs the new one."),
+    "satchel hub rotate /srv/hub new.key --key hub.key",
+)
+@store_argument()
+@click.argument("new_key", metavar="NEWKEY", type=AnyPath(dir_okay=False))
+@key_option(required=True)
+def rotate(context: CliContext, store: str, new_key: str, key: str, as_json: bool) -> int:
+    from satchel.hub.build import build as build_hub
+    from satchel.hub.ledger import open_ledger
+    from satchel.hub.publish import rotate as replace_key
+    from satchel.hub.storage import open_storage
+
+    new_signer = SshKey(new_key)
+    with open_storage(store) as storage:
+        replace_key(open_ledger(storage), new_signer.public, SshKey(key))
+        report = build_hub(storage, new_signer, pages=True, rebuild=True)
+    if as_json:
+        write_json(_build_to_dict(report))
+    else:
+        context.out.data(new_signer.public)
+        text = say("Key: {key}", key=key_fingerprint(new_signer.public))
+        context.err.line(text, "green")
+    return 0
 
 
 @command(

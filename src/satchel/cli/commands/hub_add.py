@@ -1,4 +1,4 @@
-"""The command `hub add`: use a hub."""
+"""The commands `hub add` and `hub reset`: use a hub, and use it again after it lost commits."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import click
 from satchel._fs import read_plain, write_atomic
 from satchel.cli.commands.publish import read_public_key
 from satchel.cli.console import one_line, write_json
-from satchel.cli.context import command, confirm_change, short_path
+from satchel.cli.context import command, confirm_change, no_such, short_path
 from satchel.cli.options import yes_option
-from satchel.cli.plan_prompt import scope_option
+from satchel.cli.plan_prompt import open_store, scope_option
 from satchel.errors import Changed, Conflict, InvalidInput, Refused, SettingsError
 from satchel.i18n import say
 from satchel.settings import find_paths
 from satchel.store.disk_errors import disk_errors_as_refusal
-from satchel.store.hub_client.release_name import HUB_NAME
+from satchel.store.hub_client.versions import HUB_NAME
 from satchel.store.signing import key_fingerprint, plain_key
 
 if TYPE_CHECKING:
@@ -50,9 +50,9 @@ def add(context: CliContext, url: str, key: str, scope: str, yes: bool, as_json:
 
     address = hub_address(url, os.getcwd())
     state = HubClient(Hub("", address, "")).state()
-    _require_key(state, key)
+    _require_hub(state, key)
     fingerprint = key_fingerprint(state.key)
-    row = {"name": state.hub, "url": address, "key": state.key, "fingerprint": fingerprint}
+    hub_record = {"name": state.hub, "url": address, "key": state.key, "fingerprint": fingerprint}
     err = context.err
     if not as_json:
         err.line(f"{one_line(state.hub)}  {address}")
@@ -61,17 +61,63 @@ def add(context: CliContext, url: str, key: str, scope: str, yes: bool, as_json:
         err.line(say("Nothing was changed"))
         return 0
     file = _settings_file(context, scope)
+    stored_address = address
     if scope == "project" and not is_address(address) and not os.path.isabs(url):
-        address = os.path.relpath(address, os.path.dirname(file))
-    written = _add_table(file, state, address)
+        stored_address = os.path.relpath(address, os.path.dirname(file))
+    is_added = _add_table(file, state, stored_address)
     if as_json:
-        write_json({**row, "file": file, "added": written})
-    elif written:
+        write_json({**hub_record, "file": file, "added": is_added})
+    elif is_added:
         err.line(
             say("Added: {names}", names=f"`{state.hub}` ({one_line(short_path(file))})"), "green"
         )
     else:
         err.line(say("Nothing to do"))
+    return 0
+
+
+@command(
+    say("Forget which commits of a hub were seen, after its keeper restored a backup."),
+    "satchel hub reset skills.acme.example",
+)
+@click.argument("name", metavar="NAME")
+@scope_option
+@yes_option()
+def reset(context: CliContext, name: str, scope: str, yes: bool, as_json: bool) -> int:
+    from satchel.store.hub_client.client import HubClient
+    from satchel.store.hub_client.hubs import Hubs
+
+    client = next((c for c in Hubs.of(context.satchel.settings).clients if c.name == name), None)
+    if client is None:
+        raise no_such(say("hub"), name, command="satchel config list")
+    store = open_store(context, scope)
+    state = HubClient(client.hub).state()  # without what was seen
+    count = max(client.read_seen().count, store.hub_count(name))
+    try:
+        client.state(count)
+        is_needed = False
+    except Changed as exc:
+        is_needed = True
+        if not as_json:
+            context.err.line(exc.message)
+            context.err.line(
+                say("A reset gives up: releases, new keys and revocations of the missing commits "
+                    "stay unknown until the keeper signs them again, and an attacker who has the "
+                    "hub's key could hide them. Reset only if the keeper announced it.")
+            )  # fmt: skip
+        if not yes and not confirm_change(context, say("Continue?"), as_json=as_json):
+            context.err.line(say("Nothing was changed"))
+            return 0
+        client.forget_seen()
+        store.lower_hub_count(name, state.count)
+        client.state()
+    if as_json:
+        write_json({"name": name, "seen": count, "count": state.count, "reset": is_needed})
+    elif is_needed:
+        text = say("The hub `{name}` has {count} commits", name=name, count=state.count)
+        context.err.line(text, "green")
+    else:
+        context.err.line(say("Nothing to do"))
     return 0
 
 
@@ -81,40 +127,42 @@ def _settings_file(context: CliContext, scope: str) -> str:
     return os.path.join(os.path.abspath(context.project), "satchel.toml")
 
 
-def _require_key(state: HubState, key: str) -> None:
-    """Refuse another key than the one that the user expects."""
+def _require_hub(state: HubState, key: str) -> None:
+    """Refuse an invalid name, and another key than the one that the user expects."""
     if not HUB_NAME.match(state.hub):
         raise InvalidInput(say("`{name}` is not valid", name=one_line(state.hub)))
-    found = key_fingerprint(state.key)
-    expected = key or found
+    fingerprint = key_fingerprint(state.key)
+    expected = key or fingerprint
     if not expected.startswith("SHA256:"):
         expected = key_fingerprint(read_public_key(key))
-    if found != expected:
+    if fingerprint != expected:
         raise Changed(
             say("The hub `{name}` has the key {key}, not {expected}",
-                name=state.hub, key=found, expected=one_line(expected)),
+                name=state.hub, key=fingerprint, expected=one_line(expected)),
             say("Do not use it; ask its keeper"),
         )  # fmt: skip
 
 
 def _add_table(file: str, state: HubState, address: str) -> bool:
     """Append the table of a hub to a settings file; False when it is there already."""
-    row = {"url": address, "key": plain_key(state.key)}
+    hub_settings = {"url": address, "key": plain_key(state.key)}
     lines = "".join(
-        f"{key} = {json.dumps(text, ensure_ascii=False)}\n" for key, text in row.items()
+        f"{key} = {json.dumps(text, ensure_ascii=False)}\n" for key, text in hub_settings.items()
     )
     try:
-        old = read_plain(file, _MAX_FILE_BYTES).decode() if os.path.lexists(file) else ""
-        table = tomllib.loads(old).get("hubs", {})
-        known = table.get(state.hub)
-        same = known is not None and {**known, **row} == known
-        if known is None:
-            gap = "" if not old else "\n" if old.endswith("\n") else "\n\n"
-            new = f'{old}{gap}[hubs."{state.hub}"]\n{lines}'
-            tomllib.loads(new)  # an inline table cannot be extended
+        old_text = read_plain(file, _MAX_FILE_BYTES).decode() if os.path.lexists(file) else ""
+        hubs = tomllib.loads(old_text).get("hubs", {})
+        existing = hubs.get(state.hub)
+        is_same_hub = existing is not None and {**existing, **hub_settings} == existing
+        if existing is None:
+            separator = ""
+            if old_text:
+                separator = "\n" if old_text.endswith("\n") else "\n\n"
+            new_text = f'{old_text}{separator}[hubs."{state.hub}"]\n{lines}'
+            tomllib.loads(new_text)  # an inline table cannot be extended
             os.makedirs(os.path.dirname(file), exist_ok=True)
             with disk_errors_as_refusal(file):
-                write_atomic(file, new.encode())
+                write_atomic(file, new_text.encode())
             return True
     except (ValueError, AttributeError, TypeError) as exc:
         raise SettingsError(
@@ -125,7 +173,7 @@ def _add_table(file: str, state: HubState, address: str) -> bool:
             say("`{path}` cannot be used: {reason}", path=file, reason=exc.strerror or exc),
             say("Check the permissions"),
         ) from exc
-    if not same:
+    if not is_same_hub:
         raise Conflict(
             say("`{path}` has another address or key for the hub `{name}`",
                 path=short_path(file), name=state.hub),

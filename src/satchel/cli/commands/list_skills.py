@@ -1,31 +1,33 @@
-"""The command `list`.
+"""The table of the command `list`.
 
 `main` and click both call `show_list`. Nothing heavy is imported here, to keep the start-up short.
 """
 
 from __future__ import annotations
 
-import os
 import sys
+from contextlib import suppress
+from typing import NamedTuple
 
 from satchel.cli.console import STATES, Screen, count_skills, one_line, plural, write_json
-from satchel.errors import LockBroken
+from satchel.errors import LockBroken, SatchelError
 from satchel.i18n import say
-from satchel.library.locations import OTHER_AGENTS, source_words
+from satchel.library.locations import is_of_agents, source_words
 from satchel.library.snapshot import find_broken
 from satchel.skill.problems import PROBLEMS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
-    from satchel.cli.context import CliContext
-    from satchel.library import Library, Location
+    from satchel.library import Library
     from satchel.library.lockfile import LockedSource
-    from satchel.library.snapshot import BrokenSkill
+    from satchel.library.snapshot import BrokenSkill, ToolSnapshot
     from satchel.library.tool_skills import ToolSkill
     from satchel.satchel import Satchel
+    from satchel.settings import Settings
+    from satchel.skill.eval_receipt import EvalReceipt
     from satchel.skill.model import Skill
     from satchel.skill.problems import Problem
 
@@ -33,221 +35,310 @@ _MAX_SKILLS_VERIFIED = 500
 """Without `--all`, more skills are not compared with the lockfile."""
 
 
-def show_list(satchel: Satchel, *, everything: bool = False, as_json: bool = False) -> int:
+def show_list(
+    satchel: Satchel, *, everything: bool = False, benefit: bool = False, as_json: bool = False
+) -> int:
     """Print the skills on stdout, with `everything` also hidden ones, and a summary on stderr."""
-    snapshot, tools = satchel.library.snapshot(), satchel.library.tools()
-    only = [one.skill for one in tools.only()]
-    offered = _in_order(snapshot.skills, [skill for skill in only if skill.state == "active"])
-    hidden = [*snapshot.hidden, *(skill for skill in only if skill.state != "active")]
-    problems = (*snapshot.problems, *tools.problems)
-    skills = [*offered, *hidden] if everything else offered
-    tool_skills = {
-        (one.skill.origin.root, one.skill.head.id): one for one in (*tools.skills, *tools.hidden)
-    }
-    broken = find_broken(problems, satchel.library.locations)
-    shown = broken if everything else []
-    verified = offered if everything or len(offered) <= _MAX_SKILLS_VERIFIED else ()
-    modified = {skill.ref for skill in satchel.library.modified(verified)}
-    hubs = {skill.ref: name for skill in verified if (name := hub_name(satchel, skill))}
+    listing = _read_listing(satchel, everything=everything)
+    if benefit:
+        listing = listing._replace(benefits=_read_benefits(satchel, listing.shown))
     if as_json:
-        rows = [skill.to_dict() for skill in skills]
-        for row, skill in zip(rows, skills, strict=True) if tool_skills or modified or hubs else ():
-            if skill.ref in modified:
-                row["modified"] = True
-            if skill.ref in hubs:
-                row["hub"] = hubs[skill.ref]
-            source = tool_skills.get((skill.origin.root, skill.head.id))
-            row.update(source.to_dict() if source is not None else {})
-        write_json([*rows, *(item.to_dict() for item in shown)])
+        write_json(
+            [*_skills_to_dicts(listing), *(skill.to_dict() for skill in listing.broken_shown)]
+        )
         return 0
-    if skills or shown:
-        screen = Screen(sys.stdout)
-        _table(screen, skills, shown, tool_skills, modified, hubs, states=everything)
+    if listing.shown or listing.broken_shown:
+        _print_table(Screen(sys.stdout), listing, _find_conflicting_names(satchel, listing.tools))
     sys.stdout.flush()
-    seen = (offered, hidden, problems)
-    policy = "ask" if satchel.settings.asks else satchel.settings.trust
     screen = Screen(sys.stderr)
-    screen.line(_summary(seen, len(broken), len(modified), everything=everything, policy=policy))
-    for pattern in satchel.library.unmatched() if satchel.settings.include else ():
-        text = say("No skill matches `{name}` in `include`", name=one_line(pattern))
-        screen.line(text, "yellow")
+    screen.line(_summary(satchel.settings, listing))
+    if satchel.settings.include:
+        for pattern in satchel.library.unmatched():
+            text = say("No skill matches `{name}` in `include`", name=one_line(pattern))
+            screen.line(text, "yellow")
     return 0
 
 
-def hub_place(library: Library, skill: Skill) -> LockedSource | None:
-    """The source of a skill that was installed from a hub."""
+class _SkillListing(NamedTuple):
+    """The skills of a project, and what the list says about them."""
+
+    offered: list[Skill]
+    hidden: list[Skill]
+    broken: list[BrokenSkill]
+    everything: bool
+    """Whether hidden and broken skills are shown too."""
+    tools: ToolSnapshot
+    problems: tuple[Problem, ...]
+    """Problems of locations and tools; those of a skill are in its header."""
+    modified: set[str]
+    """Refs of skills that differ from the lockfile."""
+    hub_names: dict[str, str]
+    """Ref of a hub's skill -> its name and version."""
+    revoked: dict[str, str]
+    """Ref of a blocked skill that its hub revoked -> the reason."""
+    benefits: dict[str, list[EvalReceipt]] | None = None
+    """Ref of a skill -> the results of its evaluations; None when they are not shown."""
+
+    @property
+    def shown(self) -> list[Skill]:
+        """Skills of the table."""
+        return [*self.offered, *self.hidden] if self.everything else self.offered
+
+    @property
+    def broken_shown(self) -> list[BrokenSkill]:
+        """Broken skills of the table."""
+        return self.broken if self.everything else []
+
+
+def _read_listing(satchel: Satchel, *, everything: bool) -> _SkillListing:
+    snapshot, tools = satchel.library.snapshot(), satchel.library.tools()
+    tool_only_skills = [tool_skill.skill for tool_skill in tools.without_document()]
+    active = [skill for skill in tool_only_skills if skill.state == "active"]
+    offered = _tools_before_builtin(snapshot.skills, active)
+    problems = (*snapshot.problems, *tools.problems)
+    verified = offered if everything or len(offered) <= _MAX_SKILLS_VERIFIED else []
+    hub_names = ((skill.ref, hub_name(satchel, skill)) for skill in verified)
+    return _SkillListing(
+        offered=offered,
+        hidden=[
+            *snapshot.hidden,
+            *(skill for skill in tool_only_skills if skill.state != "active"),
+        ],
+        broken=find_broken(problems, satchel.library.locations),
+        everything=everything,
+        tools=tools,
+        problems=problems,
+        modified={skill.ref for skill in satchel.library.modified(verified)},
+        hub_names={ref: name for ref, name in hub_names if name},
+        revoked={
+            skill.ref: reason
+            for skill in snapshot.hidden
+            if skill.state == "blocked" and (reason := satchel.library.integrity.revocation(skill))
+        },
+    )
+
+
+def _read_benefits(satchel: Satchel, skills: Sequence[Skill]) -> dict[str, list[EvalReceipt]]:
+    """Return the results of evaluations by the ref of the skill."""
+    from satchel.skill.eval_file import has_cases
+    from satchel.skill.eval_receipt import read_receipts
+
+    benefits: dict[str, list[EvalReceipt]] = {}
+    for skill in skills:
+        if skill.state != "active" or skill.origin.remote or not has_cases(skill.base_dir):
+            continue
+        with suppress(SatchelError):  # reported by other commands
+            files = satchel.library.integrity.check(skill, clean=False).tree.files
+            benefits[skill.ref] = read_receipts(skill.base_dir, files)
+    return benefits
+
+
+def _tools_before_builtin(skills: Sequence[Skill], tool_skills: list[Skill]) -> list[Skill]:
+    """Put tool skills before built-in skills, which come last."""
+    if not tool_skills:
+        return list(skills)
+    builtin = [skill for skill in skills if skill.source == "builtin"]
+    return [*(skill for skill in skills if skill.source != "builtin"), *tool_skills, *builtin]
+
+
+def _tool_skills_by_folder(tools: ToolSnapshot) -> dict[tuple[str, str], ToolSkill]:
+    tool_skills = (*tools.skills, *tools.hidden)
+    return {(entry.skill.origin.root, entry.skill.head.id): entry for entry in tool_skills}
+
+
+def _skills_to_dicts(listing: _SkillListing) -> list[dict[str, Any]]:
+    """Return the skills as JSON."""
+    records = [skill.to_dict() for skill in listing.shown]
+    for record, skill in zip(records, listing.shown, strict=True):
+        if listing.benefits is not None:
+            receipts = listing.benefits.get(skill.ref, [])
+            record["evaluations"] = [receipt.to_dict() for receipt in receipts]
+    tool_skills = _tool_skills_by_folder(listing.tools)
+    if not (tool_skills or listing.modified or listing.hub_names or listing.revoked):
+        return records
+    for record, skill in zip(records, listing.shown, strict=True):
+        if skill.ref in listing.modified:
+            record["modified"] = True
+        if skill.ref in listing.revoked:
+            record["revoked"] = listing.revoked[skill.ref]
+        if skill.ref in listing.hub_names:
+            record["hub"] = listing.hub_names[skill.ref]
+        tool_skill = tool_skills.get((skill.origin.root, skill.head.id))
+        record.update(tool_skill.to_dict() if tool_skill is not None else {})
+    return records
+
+
+def _find_conflicting_names(satchel: Satchel, tools: ToolSnapshot) -> frozenset[str]:
+    """Return the names that several tools have."""
+    if not tools.tools:
+        return frozenset()
+    from satchel.diagnosis.doctor import tool_name_conflicts
+
+    conflicts = tool_name_conflicts(satchel.settings, tools)
+    return frozenset(str(conflict.values["name"]) for conflict in conflicts)
+
+
+def hub_source(library: Library, skill: Skill) -> LockedSource | None:
+    """Return the source of a skill that was installed from a hub."""
     try:
-        place = library.integrity.place(skill)
+        source = library.integrity.locked_source(skill)
     except LockBroken:  # reported as a problem
         return None
-    return place if place is not None and place.kind == "hub" else None
+    return source if source is not None and source.kind == "hub" else None
 
 
 def hub_name(satchel: Satchel, skill: Skill) -> str:
-    """The name and version of a hub's skill, `acme/pdf@1.2.0`; empty for others."""
-    place = hub_place(satchel.library, skill)
-    return f"{'/'.join(place.url.split('/')[-2:])}@{place.commit}" if place is not None else ""
+    """Return the name and version of a hub's skill, `acme/pdf@1.2.0`; empty for others."""
+    source = hub_source(satchel.library, skill)
+    if source is None:
+        return ""
+    publisher_and_name = "/".join(source.url.split("/")[-2:])
+    return f"{publisher_and_name}@{source.commit}"
 
 
-def _in_order(skills: Sequence[Skill], tools: list[Skill]) -> list[Skill]:
-    """Put tool skills before built-in skills, which come last."""
-    if not tools:
-        return list(skills)
-    ours = [skill for skill in skills if skill.source == "builtin"]
-    return [*(skill for skill in skills if skill.source != "builtin"), *tools, *ours]
+class _TableRow(NamedTuple):
+    """One row of the table; cells without a style are plain."""
+
+    cells: list[str]
+    styles: list[str]
 
 
-def _table(
-    screen: Screen,
-    skills: Sequence[Skill],
-    broken: Sequence[BrokenSkill],
-    tool_skills: Mapping[tuple[str, str], ToolSkill],
-    modified: Collection[str],
-    hubs: Mapping[str, str],
-    *,
-    states: bool,
-) -> None:
-    rows: list[list[str]] = []
-    styles: list[list[str]] = []
-    for skill in skills:
-        state = "modified" if skill.ref in modified else skill.shown_state
-        mark, colour = STATES[state]
-        if state == "active" and skill.head.problems and _grave(skill.head.problems):
-            mark, colour = "▲", "yellow"
-        label = skill.origin.label
-        where = (
-            label if skill.origin.remote or label in OTHER_AGENTS else source_words(skill.source)
-        )
-        where = one_line(hubs.get(skill.ref, where))
-        source = tool_skills.get((skill.origin.root, skill.head.id))
-        about = skill.description
-        if skill.shadowed_by:
-            about = say("hidden by {ref}", ref=skill.shadowed_by)
-        rows.append([
-            mark,
-            one_line(skill.name),
-            one_line(skill.id) if skill.id != skill.name else "",
-            _state_word(state) if states else "",
-            where,
-            " ".join(source.tools) if source is not None else "",
-            one_line(about),
-        ])  # fmt: skip
-        dim = "dim" if skill.state in ("shadowed", "excluded") else ""
-        styles.append([colour, dim or "bold", "dim", colour, "dim", dim or "cyan", dim])
+def _print_table(screen: Screen, listing: _SkillListing, conflicting_names: frozenset[str]) -> None:
+    tool_skills = _tool_skills_by_folder(listing.tools)
+    rows: list[_TableRow] = []
+    for skill in listing.shown:
+        tool_skill = tool_skills.get((skill.origin.root, skill.head.id))
+        tools = tool_skill.tools if tool_skill is not None else ()
+        has_conflict = not conflicting_names.isdisjoint(tools)
+        rows.append(_skill_row(listing, skill, tools, has_conflict=has_conflict))
+    rows += map(_broken_row, listing.broken_shown)
+    titles = [
+        "",
+        say("name"),
+        say("id"),
+        say("state"),
+        say("source"),
+        say("tools"),
+        say("description") if listing.benefits is None else say("evaluations"),
+    ]
+    screen.table(titles, [row.cells for row in rows], [row.styles for row in rows])
+
+
+def _skill_row(
+    listing: _SkillListing, skill: Skill, tools: Sequence[str], *, has_conflict: bool
+) -> _TableRow:
+    state = "modified" if skill.ref in listing.modified else skill.shown_state
+    mark, colour = STATES[state]
+    if state == "active" and (has_conflict or _count_serious(skill.head.problems)):
+        mark, colour = "▲", "yellow"
+    description = skill.description
+    if listing.benefits is not None:
+        receipts = listing.benefits.get(skill.ref, [])
+        description = "; ".join(map(str, receipts))
+    if skill.ref in listing.revoked:
+        description = say("revoked by its hub: {reason}", reason=listing.revoked[skill.ref])
+    if skill.shadowed_by:
+        description = say("hidden by {ref}", ref=skill.shadowed_by)
+    cells = [
+        mark,
+        one_line(skill.name),
+        one_line(skill.id) if skill.id != skill.name else "",
+        _state_label(state) if listing.everything else "",
+        one_line(listing.hub_names.get(skill.ref) or _source_label(skill)),
+        " ".join(tools),
+        one_line(description),
+    ]
+    dim = "dim" if skill.state in ("shadowed", "excluded") else ""
+    return _TableRow(cells, [colour, dim or "bold", "dim", colour, "dim", dim or "cyan", dim])
+
+
+def _broken_row(skill: BrokenSkill) -> _TableRow:
     mark, colour = STATES["broken"]
-    for item in broken:
-        wrong = one_line(item.problem.message)
-        rows.append(
-            [mark, one_line(item.name), "", say("broken"), source_words(item.source), "", wrong]
-        )
-        styles.append([colour, "bold", "dim", colour, "dim"])
-    head = ["", say("name"), say("id"), say("state"), say("source"), say("tools")]
-    screen.table([*head, say("description")], rows, styles)
+    cells = [
+        mark,
+        one_line(skill.name),
+        "",
+        say("broken"),
+        source_words(skill.source),
+        "",
+        one_line(skill.problem.message),
+    ]
+    return _TableRow(cells, [colour, "bold", "dim", colour, "dim"])
 
 
-def _state_word(state: str) -> str:
+def _source_label(skill: Skill) -> str:
+    label = skill.origin.label
+    if skill.origin.version:
+        return f"{label} {skill.origin.version}"
+    return label if skill.origin.remote or is_of_agents(label) else source_words(skill.source)
+
+
+def _state_label(state: str) -> str:
     return say("user only") if state == "withheld" else say(state)
 
 
-def _grave(problems: Iterable[Problem]) -> int:
+def _count_serious(problems: Iterable[Problem]) -> int:
     """Count errors and warnings."""
-    return sum(PROBLEMS[problem.code].severity != "note" for problem in problems)
+    return sum(
+        PROBLEMS[problem.code].severity != "note" and problem.code != "needs-setup"  # a state
+        for problem in problems
+    )
 
 
-def _summary(
-    seen: tuple[Sequence[Skill], Sequence[Skill], Sequence[Problem]],
-    broken: int,
-    modified: int,
-    *,
-    everything: bool,
-    policy: str,
-) -> str:
-    offered, concealed, noted = seen
-    untrusted = sum(skill.state == "untrusted" for skill in concealed)
-    blocked = sum(skill.state == "blocked" for skill in concealed)
-    problems = sum(PROBLEMS[item.code].severity == "warning" for item in noted)
-    every = (*offered, *concealed)
-    problems += sum(_grave(one.head.problems) for one in every if one.head.problems)
-    unverified = sum(skill.state == "unverified" for skill in concealed)
-    withheld = sum(skill.shown_state == "withheld" for skill in offered)
-    hidden = len(concealed) - untrusted - blocked - unverified
-    waiting = say("not pinned") if policy == "locked" else say("untrusted")
-    parts = [count_skills(len(offered))]
-    for count, noun, command in (
-        (withheld, say("user only"), ""),
-        (hidden, say("hidden"), "" if everything else "satchel list --all"),
-        (untrusted, waiting, "satchel verify" if policy == "locked" else "satchel trust"),
-        (blocked, say("blocked"), "satchel scan --all"),
-        (unverified, say("unverified"), "satchel doctor"),
-        (modified, say("modified"), "satchel verify"),
-        (broken, say("broken"), "" if problems else "satchel doctor"),
-        (problems, say("problem") if problems == 1 else say("problems"), "satchel doctor"),
-    ):
-        if count:
-            parts.append(plural(count, noun, noun) + (f" (`{command}`)" if command else ""))
-    text = say(", ").join(parts)
-    if not offered and not concealed and not broken:
+def _count_problems(listing: _SkillListing) -> int:
+    warnings = sum(PROBLEMS[problem.code].severity == "warning" for problem in listing.problems)
+    skills = (*listing.offered, *listing.hidden)
+    return warnings + sum(
+        _count_serious(skill.head.problems) for skill in skills if skill.head.problems
+    )
+
+
+class _SummaryCount(NamedTuple):
+    """A number of the summary, and the command that shows more; 0 is not printed."""
+
+    number: int
+    noun: str
+    command: str = ""
+
+    def __str__(self) -> str:
+        text = plural(self.number, self.noun, self.noun)
+        return f"{text} (`{self.command}`)" if self.command else text
+
+
+def _summary(settings: Settings, listing: _SkillListing) -> str:
+    counts = [count for count in _summary_counts(settings, listing) if count.number]
+    text = say(", ").join([count_skills(len(listing.offered)), *map(str, counts)])
+    if not (listing.offered or listing.hidden or listing.broken):
         text += say(". ") + say("Run `{command}`", command="satchel new")
     return text
 
 
-def show_locations(context: CliContext, *, as_json: bool) -> int:
-    """Print the locations."""
-    satchel = context.satchel
-    every = satchel.library.every()
-    records = [_record(location, every) for location in satchel.library.locations]
-    if as_json:
-        write_json({"project": satchel.settings.project, "locations": records})
-        return 0
-    rows: list[list[str]] = []
-    styles: list[list[str]] = []
-    for record in records:
-        if not record["exists"] and record["label"] in OTHER_AGENTS:
-            continue
-        rows.append([
-            str(len(rows) + 1),
-            one_line(record["label"]) + ("" if not record["single"] else "/SKILL.md"),
-            source_words(record["source"]),
-            f"{record['skills']:,}" if record["exists"] else say("none"),
-            _trust_word(record) if record["exists"] else "",
-        ])  # fmt: skip
-        dim = "" if record["exists"] else "dim"
-        doubt = "yellow" if record["untrusted"] else dim
-        styles.append(["dim", dim or "bold", dim, dim, doubt])
-    head = ["", say("location"), say("source"), say("skills"), say("trusted")]
-    context.out.table(head, rows, styles)
-    context.print_root()
-    return 0
-
-
-def _record(location: Location, every: Sequence[Skill]) -> dict[str, Any]:
-    here = [
-        skill
-        for skill in every
-        if skill.origin.root == location.path and skill.origin.label == location.name
+def _summary_counts(settings: Settings, listing: _SkillListing) -> list[_SummaryCount]:
+    states = [skill.state for skill in listing.hidden]
+    untrusted = states.count("untrusted")
+    revoked = len(listing.revoked)
+    blocked = states.count("blocked") - revoked
+    unverified = states.count("unverified")
+    needs_setup = states.count("needs setup")
+    withheld = sum(skill.shown_state == "withheld" for skill in listing.offered)
+    otherwise_hidden = len(states) - untrusted - blocked - revoked - unverified - needs_setup
+    problems = _count_problems(listing)
+    trust_count = _SummaryCount(untrusted, say("untrusted"), "satchel trust")
+    if settings.trust == "locked" and not settings.asks:
+        trust_count = _SummaryCount(untrusted, say("not pinned"), "satchel verify")
+    setup_noun = say("needs setup") if needs_setup == 1 else say("need setup")
+    problem_noun = say("problem") if problems == 1 else say("problems")
+    return [
+        _SummaryCount(withheld, say("user only")),
+        _SummaryCount(
+            otherwise_hidden, say("hidden"), "" if listing.everything else "satchel list --all"
+        ),
+        trust_count,
+        _SummaryCount(needs_setup, setup_noun, "satchel doctor"),
+        _SummaryCount(blocked, say("blocked"), "satchel scan --all"),
+        _SummaryCount(revoked, say("revoked"), "satchel verify"),
+        _SummaryCount(unverified, say("unverified"), "satchel doctor"),
+        _SummaryCount(len(listing.modified), say("modified"), "satchel verify"),
+        _SummaryCount(len(listing.broken), say("broken"), "" if problems else "satchel doctor"),
+        _SummaryCount(problems, problem_noun, "satchel doctor"),
     ]
-    exists = location.supplier is not None or os.path.isdir(location.path)
-    if location.single:
-        exists = any(
-            os.path.exists(os.path.join(location.path, name)) for name in ("SKILL.md", "skill.md")
-        )
-    return {
-        "label": location.name,
-        "path": location.path,
-        "source": location.source,
-        "single": location.single,
-        "exists": exists,
-        "skills": len(here),
-        "untrusted": sum(skill.state == "untrusted" for skill in here),
-        "trusted": {True: "yes", False: "no", None: "ask"}[location.trusted],
-        "writable": location.writable and (not exists or os.access(location.path, os.W_OK)),
-    }
-
-
-def _trust_word(record: dict[str, Any]) -> str:
-    if record["trusted"] != "ask":
-        return say("yes") if record["trusted"] == "yes" else say("no")
-    if not record["untrusted"]:
-        return say("yes") if record["skills"] else say("ask")
-    trusted = record["skills"] - record["untrusted"]
-    return say("{count} of {total}", count=trusted, total=record["skills"])

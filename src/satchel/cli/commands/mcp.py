@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from satchel._fs import is_inside
+from satchel._optional import must_be_installed, require
 from satchel.cli.console import clean, count_skills, write_json
 from satchel.cli.context import closed_at_exit, command, confirm_change, group, short_path
 from satchel.cli.options import (
@@ -32,8 +33,11 @@ if TYPE_CHECKING:
     from satchel.satchel import Satchel
 
 _DEFAULT_PORT = 8765
-_STDIO_OPTIONS = ("http", "no_tools")
+_STDIO_OPTIONS = ("http", "no_tools", "scripts")
 """Options of `serve` that also apply without `--http`."""
+CLIENTS = ("claude-desktop", "claude-code", "cursor", "vscode", "codex", "gemini")
+_INSTALL_COMMAND = 'uv tool install "satchel[mcp]"'
+_DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 
 mcp = group(
@@ -69,6 +73,7 @@ mcp = group(
     json=False,
 )
 @flag_option("--no-tools", say("Without tools: only the Skills extension and prompts."))
+@flag_option("--scripts", say("With `RunScript`, for scripts of loaded skills; not over HTTP."))
 @flag_option("--http", say("Serve over HTTP."))
 @server_options(_DEFAULT_PORT)
 @click.option("--token-env", metavar="NAME", help=say("Environment variable with the token."))
@@ -76,6 +81,7 @@ mcp = group(
 def serve(
     context: CliContext,
     no_tools: bool,
+    scripts: bool,
     http: bool,
     host: str,
     port: int,
@@ -83,32 +89,32 @@ def serve(
     token_env: str | None,
     no_token: bool,
 ) -> int:
-    from satchel._optional import require
-
     if not http:
         _refuse_web_options()
     require("mcp", "mcp")
     if not http:
-        return _stdio(context, tools=not no_tools)
+        return _serve_stdio(context, tools=not no_tools, scripts=scripts)
     from satchel.integrations.mcp.http import Web
 
+    if scripts:
+        raise cannot_combine("--scripts", "--http")
     if no_token and token_env:
         raise cannot_combine("--no-token", "--token-env")
     web = Web(host, port, token_env or "", names, open=no_token)
-    return _http(context, web, tools=not no_tools)
+    return _serve_http(context, web, tools=not no_tools)
 
 
-def _stdio(context: CliContext, *, tools: bool) -> int:
+def _serve_stdio(context: CliContext, *, tools: bool, scripts: bool) -> int:
     if sys.stdin.isatty():
         context.err.line(say("Waiting for a client on stdin; see `satchel mcp install`"))
-    with closed_at_exit(own_skills(context)) as satchel:
+    with closed_at_exit(open_without_servers(context)) as satchel:
         print_untrusted_count(context, satchel)
-        serve_stdio(satchel, tools=tools)
+        serve_stdio(satchel, tools=tools, scripts=scripts)
     return 0
 
 
-def _http(context: CliContext, web: Web, *, tools: bool) -> int:
-    with closed_at_exit(own_skills(context)) as satchel:
+def _serve_http(context: CliContext, web: Web, *, tools: bool) -> int:
+    with closed_at_exit(open_without_servers(context)) as satchel:
         web = web._replace(started=partial(_print_started, context, satchel))
         serve_http(satchel, web, tools=tools)
     return 0
@@ -119,12 +125,12 @@ def _refuse_web_options() -> None:
     for option in ctx.command.params:
         name = option.name or ""
         source = ctx.get_parameter_source(name)
-        given = source is click.core.ParameterSource.COMMANDLINE and option.expose_value
-        if given and name not in _STDIO_OPTIONS:
+        is_given = source is click.core.ParameterSource.COMMANDLINE and option.expose_value
+        if is_given and name not in _STDIO_OPTIONS:
             raise needs(option.opts[0], "--http")
 
 
-def own_skills(context: CliContext, *, announce: bool = True) -> Satchel:
+def open_without_servers(context: CliContext, *, announce: bool = True) -> Satchel:
     """The project without the skills of servers, which clients can connect to themselves.
 
     This also prevents a server from connecting to itself. With `announce`, the omission is printed.
@@ -156,18 +162,13 @@ def _print_started(context: CliContext, satchel: Satchel, url: str, token: str) 
 
 def tool_skills(satchel: Satchel) -> list[ToolSkill]:
     """The offered skills that have tools and no instructions."""
-    return [one for one in satchel.library.tools().skills if one.skill.is_tool]
+    return [tool_skill for tool_skill in satchel.library.tools().skills if tool_skill.skill.is_tool]
 
 
 def print_untrusted_count(context: CliContext, satchel: Satchel) -> None:
     """Print how many skills are hidden from clients because their folder is untrusted."""
     if line := satchel.library.untrusted_notice():
         context.err.line(render(line))
-
-
-CLIENTS = ("claude-desktop", "claude-code", "cursor", "vscode", "codex", "gemini")
-_INSTALL_COMMAND = 'uv tool install "satchel[mcp]"'
-_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
 @command(
@@ -180,7 +181,6 @@ _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 @click.argument("client", type=OneOf(CLIENTS), metavar="CLIENT")
 @click.option(
     "--scope",
-    "where",
     type=OneOf(["project", "user"]),
     help=say("Default: `project` for `claude-code` and `vscode`, `user` for the others."),
 )
@@ -188,20 +188,19 @@ _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 @dry_run_option()
 @yes_option()
 def install(
-    context: CliContext, client: str, where: str | None, remove: bool, **decision: Any
+    context: CliContext, client: str, scope: str | None, remove: bool, **decision: Any
 ) -> int:
-    from satchel._optional import require
     from satchel.integrations.mcp.client_config import plan
 
     if not remove:
-        require("mcp", "mcp")  # else the program would start a server that cannot run
-    change = plan(client, cast("Scope | None", where), context.project, remove=remove)
-    status = _change(context, change, **decision)
+        must_be_installed("mcp", "mcp")  # else the program would start a server that cannot run
+    change = plan(client, cast("Scope | None", scope), context.project, remove=remove)
+    status = _apply_change(context, change, **decision)
     if remove:
         return status
     if not decision["dry_run"]:
         _warn_about_path(context, change)
-    print_untrusted_count(context, own_skills(context, announce=False))
+    print_untrusted_count(context, open_without_servers(context, announce=False))
     return status
 
 
@@ -209,38 +208,35 @@ def _warn_about_path(context: CliContext, change: ConfigChange) -> None:
     """Warn when `satchel` is not on the PATH; a project's configuration has no absolute path."""
     if change.scope == "user":
         return
-    found = shutil.which("satchel")
-    in_environment = sys.prefix != sys.base_prefix and found and is_inside(found, sys.prefix)
-    if found is None or in_environment:
+    program_path = shutil.which("satchel")
+    is_in_environment = (
+        sys.prefix != sys.base_prefix and program_path and is_inside(program_path, sys.prefix)
+    )
+    if program_path is None or is_in_environment:
         text = say(
             "{program} must find `satchel` on the PATH: run `{command}`, or pass `--scope user`",
-            program=change.program.title,
+            program=change.client.title,
             command=_INSTALL_COMMAND,
         )
         context.err.line(text, "yellow")
 
 
-def _change(
-    context: CliContext,
-    change: ConfigChange,
-    *,
-    dry_run: bool,
-    yes: bool,
-    as_json: bool,
+def _apply_change(
+    context: CliContext, change: ConfigChange, *, dry_run: bool, yes: bool, as_json: bool
 ) -> int:
     from satchel.integrations.mcp.client_config import apply
 
-    if not change.needed:
+    if not change.is_needed:
         if as_json:
             write_json({"path": change.path, "changed": False, "backup": None})
         else:
             context.err.line(say("Nothing to do"))
         return 0
-    lines = change.difference(short_path(change.path))
+    lines = change.diff_lines(short_path(change.path))
     if not as_json:
         out = context.out
         for line in lines:  # not wrapped: these are lines of a file
-            out.write(out.paint(clean(line, keep="\t"), _COLOURS.get(line[:1], "")) + "\n")
+            out.write(out.paint(clean(line, keep="\t"), _DIFF_STYLES.get(line[:1], "")) + "\n")
     if dry_run:
         if as_json:
             write_json({"path": change.path, "changed": False, "difference": lines})
@@ -248,11 +244,11 @@ def _change(
     if not yes and not confirm_change(context, say("Continue?"), as_json=as_json):
         context.err.line(say("Nothing was changed"))
         return 0
-    copy = apply(change, context.project)
+    backup = apply(change, context.project)
     if as_json:
-        write_json({"path": change.path, "changed": True, "backup": copy or None})
+        write_json({"path": change.path, "changed": True, "backup": backup or None})
         return 0
     context.err.line(say("Written to {path}", path=short_path(change.path)), "green")
-    if copy:
-        context.err.line(say("The file as it was: `{path}`", path=short_path(copy)), "dim")
+    if backup:
+        context.err.line(say("The file as it was: `{path}`", path=short_path(backup)), "dim")
     return 0

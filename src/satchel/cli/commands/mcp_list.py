@@ -23,17 +23,16 @@ if TYPE_CHECKING:
     from satchel.skill.model import Skill
 
 
-@command(
-    say("Remove a server and its cache."),
-    "satchel mcp remove docs",
-)
+@command(say("Remove a server and its cache."), "satchel mcp remove docs")
 @click.argument("name")
 def remove(context: CliContext, name: str, as_json: bool) -> int:
     from satchel.library.remote.config import change_server
     from satchel.library.remote.source import delete_cache
 
     satchel = context.satchel
-    folders = [one.location.path for one in _supplies(context) if one.supplier.label == name]
+    folders = [
+        served.location.path for served in _find_served(context) if served.supplier.label == name
+    ]
     change_server(satchel.settings.paths.config, name, None)
     satchel.library.close()  # a listing that arrives later would be cached again
     for folder in folders:
@@ -45,11 +44,7 @@ def remove(context: CliContext, name: str, as_json: bool) -> int:
     return 0
 
 
-@command(
-    say("List the servers that you use, and their status."),
-    "satchel mcp list",
-    name="list",
-)
+@command(say("List the servers that you use, and their status."), "satchel mcp list", name="list")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 def list_(context: CliContext, names: tuple[str, ...], as_json: bool) -> int:
     return show_servers(context, names, as_json=as_json)
@@ -59,77 +54,88 @@ def show_servers(context: CliContext, names: Sequence[str], *, as_json: bool) ->
     """Refresh and print all servers, or the named ones."""
     from satchel._optional import require
 
-    supplies = _supplies(context)
-    known = {one.supplier.label for one in supplies}
-    for name in names:
-        if name not in known:
-            raise no_such(say("server"), name, known, "satchel mcp list")
-    if supplies:
-        require("mcp", "mcp")
-    chosen = [one for one in supplies if not names or one.supplier.label in names]
-    for one in chosen:
-        cast("McpSupplier", one.supplier).refresh()
+    servers = _find_named(context, names)
+    with context.err.waiting(say("Reading skills…")):
+        if servers:
+            require("mcp", "mcp")
+        for served in servers:
+            cast("McpSupplier", served.supplier).refresh()
     snapshot = context.satchel.library.refresh()
-    records = [_record(one, [*snapshot.skills, *snapshot.hidden]) for one in chosen]
+    records = [_server_to_dict(served, [*snapshot.skills, *snapshot.hidden]) for served in servers]
     problems = [
-        one
-        for one in context.satchel.library.snapshot().problems
-        if one.code.startswith(("server-", "served-"))
+        problem
+        for problem in context.satchel.library.snapshot().problems
+        if problem.code.startswith(("server-", "served-"))
     ]
-    failed = any(not record["answers"] for record in records)
+    has_failed = any(not record["answers"] for record in records)
     if as_json:
-        write_json({"servers": records, "problems": [one.to_dict() for one in problems]})
-        return 1 if failed else 0
+        write_json({"servers": records, "problems": [problem.to_dict() for problem in problems]})
+        return 1 if has_failed else 0
     if not records:
         context.err.line(say("No servers. Add one: `satchel mcp add docs https://…`"))
     else:
-        _table(context, records)
+        _print_table(context, records)
     from satchel.cli.commands.show import show_problems
 
     show_problems(context.err, problems, "")
-    return 1 if failed else 0
+    return 1 if has_failed else 0
 
 
-def _supplies(context: CliContext) -> list[ServedSkills]:
+def _find_named(context: CliContext, names: Sequence[str]) -> list[ServedSkills]:
+    servers = _find_served(context)
+    labels = {served.supplier.label for served in servers}
+    for name in names:
+        if name not in labels:
+            raise no_such(say("server"), name, labels, "satchel mcp list")
+    return [served for served in servers if not names or served.supplier.label in names]
+
+
+def _find_served(context: CliContext) -> list[ServedSkills]:
     library = context.satchel.library
-    found = [library.supply_at(location.path) for location in library.locations]
-    return [one for one in found if one is not None]
+    servers = [library.served_skills_at(location.path) for location in library.locations]
+    return [served for served in servers if served is not None]
 
 
-def _record(supply: ServedSkills, skills: Sequence[Skill]) -> dict[str, Any]:
-    supplier = cast("McpSupplier", supply.supplier)
-    here = [skill for skill in skills if skill.origin.root == supply.location.path]
+def _server_to_dict(served: ServedSkills, skills: Sequence[Skill]) -> dict[str, Any]:
+    supplier = cast("McpSupplier", served.supplier)
+    served_skills = [skill for skill in skills if skill.origin.root == served.location.path]
     problems = supplier.listing().problems
-    silent = [one for one in problems if one.code in ("server-unreachable", "server-stale")]
-    listed = time.strftime("%Y-%m-%d %H:%M", time.localtime(supplier.at)) if supplier.at else None
+    failures = [
+        problem for problem in problems if problem.code in ("server-unreachable", "server-stale")
+    ]
+    listed = (
+        time.strftime("%Y-%m-%d %H:%M", time.localtime(supplier.received_at))
+        if supplier.received_at
+        else None
+    )
     return {
         "name": supplier.label,
         "target": supplier.server.target,
-        "answers": not silent,
-        "reason": silent[0].values["reason"] if silent else None,
+        "answers": not failures,
+        "reason": failures[0].values["reason"] if failures else None,
         "listed": listed,
-        "skills": len(here),
-        "offered": sum(skill.state == "active" for skill in here),
-        "blocked": sum(skill.state == "blocked" for skill in here),
-        "shadowed": sum(skill.state == "shadowed" for skill in here),
+        "skills": len(served_skills),
+        "offered": sum(skill.state == "active" for skill in served_skills),
+        "blocked": sum(skill.state == "blocked" for skill in served_skills),
+        "shadowed": sum(skill.state == "shadowed" for skill in served_skills),
     }
 
 
-def _table(context: CliContext, records: Sequence[dict[str, Any]]) -> None:
-    head = ["", say("name"), say("skills"), say("offered"), say("blocked"), say("address")]
+def _print_table(context: CliContext, records: Sequence[dict[str, Any]]) -> None:
+    titles = ["", say("name"), say("skills"), say("offered"), say("blocked"), say("address")]
     rows = [
         [
-            "●" if one["answers"] else "○",
-            one_line(one["name"]),
-            f"{one['skills']:,}",
-            f"{one['offered']:,}",
-            f"{one['blocked']:,}" if one["blocked"] else "",
-            one_line(one["target"]),
+            "●" if record["answers"] else "○",
+            one_line(record["name"]),
+            f"{record['skills']:,}",
+            f"{record['offered']:,}",
+            f"{record['blocked']:,}" if record["blocked"] else "",
+            one_line(record["target"]),
         ]
-        for one in records
+        for record in records
     ]
-    styles = [["green" if one["answers"] else "red", "bold"] for one in records]
-    context.out.table(head, rows, styles)
+    styles = [["green" if record["answers"] else "red", "bold"] for record in records]
+    context.out.table(titles, rows, styles)
 
 
 @command(
@@ -153,24 +159,24 @@ def add(
 
     if len(words) < 2:
         raise missing("ADDRESS" if words else "NAME")
-    name, first = words[0], words[1]
-    row: dict[str, Any] = {}
-    if "://" in first:
+    name, target = words[0], words[1]
+    server: dict[str, Any] = {}
+    if "://" in target:
         if len(words) > 2:
             raise cannot_combine(*words[1:])
-        row["address"] = first
-    elif shutil.which(first) is None:
+        server["address"] = target
+    elif shutil.which(target) is None:
         raise InvalidInput(
-            say("`{name}` is neither an address nor a program", name=one_line(first))
+            say("`{name}` is neither an address nor a program", name=one_line(target))
         )
     else:
-        row["command"] = list(words[1:])
+        server["command"] = list(words[1:])
     if token_env:
-        row["token"] = token_env
+        server["token"] = token_env
     if env:
-        row["env"] = list(env)
+        server["env"] = list(env)
     config = context.satchel.settings.paths.config
-    change_server(config, name, row)
+    change_server(config, name, server)
     context.err.line(say("Written to {path}", path=short_path(config)))
     context.reopen()
     return show_servers(context, (name,), as_json=as_json)

@@ -1,4 +1,4 @@
-"""The command `new`."""
+"""The command `new`: creates a skill from a template, and trusts it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from satchel.authoring.scaffold import COMPILE, KINDS, new_skill, write_into
+from satchel.authoring.scaffold import COMPILE_COMMAND, KINDS, new_skill, write_scaffold
 from satchel.cli.console import one_line, write_json
 from satchel.cli.context import command, short_path
 from satchel.cli.options import OneOf, needs
@@ -25,11 +25,15 @@ if TYPE_CHECKING:
     from satchel.cli.context import CliContext
 
 _MINIMAL = "minimal"
+_MAIN_FILES = {
+    "python": "main.py", "typescript": "main.ts", "go": "main.go", "binary": "main.c",
+}  # fmt: skip
+"""Kind of a tool skill -> the file to edit."""
 
 
 @command(
     say("Create a skill that works and passes `satchel check`."),
-    "satchel new style-check",
+    "satchel new line-count --kind scripts",
     "satchel new word-count --kind python",
     "satchel new 周报生成 --kind minimal --id weekly-report",
 )
@@ -39,7 +43,7 @@ _MINIMAL = "minimal"
     type=OneOf((KINDS[0], _MINIMAL, *KINDS[1:])),
     default="skill",
     metavar="KIND",
-    help=say("`skill` (default), `minimal`, `python`, `typescript`, `go` or `binary`."),
+    help=say("`skill` (default), `minimal`, `scripts`, `python`, `typescript`, `go` or `binary`."),
 )
 @click.option("--id", "skill_id", default="", help=say("The folder's name."))
 @click.option(
@@ -58,35 +62,35 @@ def new(
     scope: str,
     as_json: bool,
 ) -> int:
-    minimal = kind == _MINIMAL
-    if (skill_id or description) and not minimal:
+    is_minimal = kind == _MINIMAL
+    if (skill_id or description) and not is_minimal:
         raise needs("--id" if skill_id else "--description", "--kind minimal")
     if name is not None and "://" in name:
         raise InvalidInput(
             say("`{name}` is an address, not a name", name=one_line(name)),
             say("Run `{command}`", command=f"satchel install {one_line(name)}"),
         )
-    if minimal:
+    if is_minimal:
         return _new_minimal(context, name or "", description, skill_id, scope, as_json=as_json)
     if name is None:
         return _new_example(context, as_json=as_json)
 
-    made = new_skill(name, cast("Kind", kind), cast("Language", language()))
-    folder = _install_scaffold(context, made, scope)
+    scaffold = new_skill(name, cast("Kind", kind), cast("Language", language()))
+    folder = _install_scaffold(context, scaffold, scope)
     if as_json:
         record = {
-            "name": made.id,
-            "kind": made.kind,
-            "tool": made.tool or None,
+            "name": scaffold.id,
+            "kind": scaffold.kind,
+            "tool": scaffold.tool or None,
             "path": folder,
-            "files": sorted(made.files),
-            "missing": made.missing or None,
+            "files": sorted(scaffold.files),
+            "missing": scaffold.missing or None,
         }
         write_json(record)
     else:
         context.out.data(folder)
-        _print_renamed(context, name, made.id)
-        _print_next_steps(context, made, folder)
+        _print_renamed(context, name, scaffold.id)
+        _print_next_steps(context, scaffold, folder)
     print_shadowed(context, [folder])
     return 0
 
@@ -118,43 +122,44 @@ def _print_renamed(context: CliContext, name: str, skill_id: str) -> None:
         context.err.line(say("The name became `{name}`", name=skill_id), "yellow")
 
 
-def _install_scaffold(context: CliContext, made: Scaffold, scope: str) -> str:
+def _install_scaffold(context: CliContext, scaffold: Scaffold, scope: str) -> str:
     """Install and trust a new skill; returns its folder."""
     store = open_store(context, scope)
-    if made.missing:
+    if scaffold.missing:
         # The store refuses a skill whose program is not compiled yet.
-        folder = write_into(made, store.scope.folder)
-        context.satchel.library.trust.trust(folder, made=True)
+        folder = write_scaffold(scaffold, store.scope.folder)
+        context.satchel.library.trust.trust(folder, is_authored=True)
         return folder
-    with store.plan_new(made.id, MemoryTree(made.files, made.programs)) as plan:
+    with store.plan_new(scaffold.id, MemoryTree(scaffold.files, scaffold.programs)) as plan:
         refused = plan.of_kind("refused")
         if refused and refused[0].error is not None:
             raise refused[0].error
         store.apply(plan)
-    return store.scope.target(made.id)
+    return store.scope.target(scaffold.id)
 
 
-def _print_next_steps(context: CliContext, made: Scaffold, folder: str) -> None:
-    shown = one_line(short_path(folder))
-    if made.missing:
+def _print_next_steps(context: CliContext, scaffold: Scaffold, folder: str) -> None:
+    display_path = one_line(short_path(folder))
+    if scaffold.missing:
         text = say("There is no C compiler here: run `{command}` in `{path}` elsewhere",
-                   command=made.missing, path=shown)  # fmt: skip
+                   command=scaffold.missing, path=display_path)  # fmt: skip
         context.err.line(text, "yellow")
-    main = {"skill": "SKILL.md", "python": "main.py", "typescript": "main.ts", "go": "main.go",
-            "binary": "main.c"}[made.kind]  # fmt: skip
-    steps = [say("Edit `{path}`", path=os.path.join(shown, main))]
-    if made.kind == "binary" and not made.missing:
-        steps.append(f"`cd {shown} && {' '.join(COMPILE)}`")
-    steps.append(f"`satchel check {made.id}`")
-    if made.tool:
-        steps.append(f"`satchel try {made.tool} --arg text=hello`")
-        steps.append(f"`satchel test {made.id}`")
+    main_file = _MAIN_FILES.get(scaffold.kind, "SKILL.md")
+    steps = [say("Edit `{path}`", path=os.path.join(display_path, main_file))]
+    if scaffold.kind == "binary" and not scaffold.missing:
+        steps.append(f"`cd {display_path} && {' '.join(COMPILE_COMMAND)}`")
+    steps.append(f"`satchel check {scaffold.id}`")
+    if scaffold.tool:
+        steps.append(f"`satchel try {scaffold.tool} --arg text=hello`")
+        steps.append(f"`satchel test {scaffold.id}`")
     else:
-        steps.append(f"`satchel show {made.id} --as-model`")
-        steps.append(f"`satchel test --triggers {made.id}`")
+        if scaffold.kind == "scripts":
+            steps.append(f"`satchel try {scaffold.id} scripts/count.py -- FILE`")
+        steps.append(f"`satchel show {scaffold.id} --as-model`")
+        steps.append(f"`satchel test --triggers {scaffold.id}`")
     _print_steps(context, steps)
 
 
 def _print_steps(context: CliContext, steps: Sequence[str]) -> None:
-    for at, step in enumerate(steps, 1):
-        context.err.line(step, "", f"{at}. ")
+    for number, step in enumerate(steps, 1):
+        context.err.line(step, indent=f"{number}. ")

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from satchel.cli.commands.sign import find_folder
 from satchel.cli.console import write_json
 from satchel.cli.context import command, no_such, skill_argument
 from satchel.cli.options import AnyPath, dry_run_option, missing, wrong_form
 from satchel.i18n import say
-from satchel.store.hub_client.release_name import parse_version, split_request
+from satchel.store.hub_client.versions import parse_version, split_request
+from satchel.store.signing import SshKey, plain_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,7 @@ _MAX_KEY_BYTES = 16 << 10
 
 
 def store_argument(name: str = "store") -> Callable[..., Any]:
-    """The argument STORE: the address of a hub's files."""
+    """Return the argument STORE: the address of a hub's files."""
     return click.argument(name, type=AnyPath())
 
 
@@ -53,25 +53,25 @@ def reason_option() -> Callable[..., Any]:
     )
 
 
-def read_public_key(given: str) -> str:
-    """The public key in a file, or given itself, without its comment."""
-    from satchel.store.signing import plain_key
-
-    if not given.startswith("ssh-"):
+def read_public_key(key_or_path: str) -> str:
+    """Return the public key of an argument or of the file that it names, without its comment."""
+    if not key_or_path.startswith("ssh-"):
         try:
-            with open(os.path.expanduser(given), encoding="utf-8", errors="replace") as stream:
-                given = stream.read(_MAX_KEY_BYTES)
+            with open(
+                os.path.expanduser(key_or_path), encoding="utf-8", errors="replace"
+            ) as stream:
+                key_or_path = stream.read(_MAX_KEY_BYTES)
         except OSError as exc:
-            raise no_such(say("file"), given) from exc
-    return plain_key(given)
+            raise no_such(say("file"), key_or_path) from exc
+    return plain_key(key_or_path)
 
 
 def parse_release(text: str) -> tuple[str, str]:
-    """Name and version of `acme/x@1.2.0`."""
-    found = split_request(text)
-    if found is None or parse_version(found[1]) is None:
+    """Return the name and version of `acme/x@1.2.0`."""
+    request = split_request(text)
+    if request is None or parse_version(request[1]) is None:
         raise wrong_form("RELEASE", "acme/release-notes@1.2.0", text)
-    return str(found[0]), found[1]
+    return str(request[0]), request[1]
 
 
 @command(
@@ -82,7 +82,12 @@ def parse_release(text: str) -> tuple[str, str]:
 @skill_argument("skill", type=AnyPath())
 @store_argument()
 @click.option("--as", "publisher", metavar="PUBLISHER", required=True, help=say("The publisher."))
-@click.option("--version", metavar="VERSION", default="", help=say("Default: from its SKILL.md."))
+@click.option(
+    "--version",
+    metavar="VERSION",
+    default="",
+    help=say("Default: from its SKILL.md, else the day, such as 2026.1119.0."),
+)
 @key_option()
 @dry_run_option()
 def publish(
@@ -99,26 +104,39 @@ def publish(
     from satchel.hub.publish import publish as submit
     from satchel.hub.publish import read_draft
     from satchel.hub.storage import open_storage
-    from satchel.store.signing import SshKey
 
-    draft = read_draft(find_folder(context, skill)[0], publisher, version)
+    folder = _find_folder(context, skill)
     count = 0
-    if not dry_run:
+    if dry_run:
+        draft = read_draft(folder, publisher, version)
+    else:
         signer = SshKey(key)
         with open_storage(store) as storage:
-            count = submit(open_ledger(storage), [draft], signer)
+            ledger = open_ledger(storage)
+            draft = read_draft(folder, publisher, version, ledger)
+            count = submit(ledger, [draft], signer)
     if as_json:
-        about = {"scan": draft.about["scan"], "commit": count or None}
-        write_json({key: one for key, one in (draft.change | about).items() if key != "type"})
+        summary = {"scan": draft.description["scan"], "commit": count or None}
+        write_json({key: value for key, value in (draft.change | summary).items() if key != "type"})
         return 0
-    if draft.about["scan"] != "no findings":
-        text = say("Scan: {verdict}", verdict=draft.about["scan"])
-        context.err.line(text, "yellow", "▲ ")
+    if draft.description["scan"] != "no findings":
+        text = say("Scan: {verdict}", verdict=draft.description["scan"])
+        context.err.line(text, "yellow", indent="▲ ")
     context.out.data(draft.title)
     if count:
         text = say("Commit {count}; readers see it after `satchel hub build`", count=count)
         context.err.line(text, "green")
     return 0
+
+
+def _find_folder(context: CliContext, skill: str) -> str:
+    """Return the folder of a skill that is given as a name or a path."""
+    path = os.path.abspath(os.path.expanduser(skill))
+    is_name = os.sep not in skill and not skill.startswith(".")
+    matches = context.satchel.library.find(skill) if is_name else []
+    if not matches and not os.path.isdir(path):
+        raise context.not_found(skill) if is_name else no_such(say("folder"), skill)
+    return matches[0].base_dir if matches else path
 
 
 @command(
@@ -135,7 +153,6 @@ def yank(
     from satchel.hub.ledger import open_ledger
     from satchel.hub.publish import yank as withdraw
     from satchel.hub.storage import open_storage
-    from satchel.store.signing import SshKey
 
     name, version = parse_release(release)
     with open_storage(store) as storage:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @scope_option
 @decide_options
 def remove(context: CliContext, names: tuple[str, ...], scope: str, **decision: Any) -> int:
-    store = open_store(context, scope)
+    store = open_store(context, scope, names)
     try:
         plan = store.plan_remove(names)
     except NotFound:
@@ -43,6 +43,6 @@ def remove(context: CliContext, names: tuple[str, ...], scope: str, **decision: 
 @click.argument("new")
 @scope_option
 def rename(context: CliContext, name: str, new: str, scope: str, as_json: bool) -> int:
-    store = open_store(context, scope)
+    store = open_store(context, scope, (name,))
     with store.plan_rename(name, new) as plan:
         return confirm_and_apply(context, store, plan, yes=True, dry_run=False, as_json=as_json)

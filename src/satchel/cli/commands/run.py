@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from satchel._optional import require
+from satchel._optional import must_be_installed
 from satchel.cli import EXIT_INCOMPLETE
 from satchel.cli.commands.tools import print_packaged_at_start
 from satchel.cli.console import one_line, write_json
 from satchel.cli.context import command, read_goal
-from satchel.cli.models import choose_model, limits_of, make_agent, quietly, turn_options
+from satchel.cli.models import choose_model, make_agent, make_limits, quietly, turn_options
 from satchel.i18n import join_names, say
 
 if TYPE_CHECKING:
     from satchel.agent import TurnReport
     from satchel.cli.context import CliContext
+    from satchel.session.permissions import Approve
 
 
 @command(
@@ -30,28 +33,30 @@ def run(
     context: CliContext,
     task: tuple[str, ...],
     model: str | None,
-    yes: bool,
+    allow_tools: bool,
     as_json: bool,
     **limits: Any,
 ) -> int:
-    import asyncio
-
     text = read_goal(context, task, "satchel run")
-    for package in ("rich", "pydantic_ai"):
-        require(package, "agent")
-    from satchel.cli.turn_view import REFUSED, TurnScreen, TurnWriter
-
+    for package in ("rich", "prompt_toolkit", "pydantic_ai"):
+        must_be_installed(package, "agent")
     name = choose_model(context, model)
+    with context.err.waiting(say("Starting {name}…", name=one_line(name))):
+        from satchel.cli.turn_view import TurnApproval, TurnScreen, TurnWriter
+
     print_packaged_at_start(context)
-    writer = TurnWriter(TurnScreen(context.err), answer=False)
+    context.print_root()
+    writer = TurnWriter(TurnScreen(context.err), prints_answer=False)
+    approve: Approve = True if allow_tools else None
+    if not allow_tools and sys.stdin.isatty() and context.err.is_terminal:
+        approve = TurnApproval(context.err, lambda: writer)
     with quietly():
-        agent = make_agent(context, name, limits=limits_of(**limits), approve=True if yes else None)
+        agent = make_agent(context, name, limits=make_limits(**limits), approve=approve)
         try:
             answer, report = asyncio.run(writer.follow(agent, text))
         finally:
             agent.close()
-    refused = [call["name"] for call in writer.calls if REFUSED in (call["error"] or "")]
-    refused = list(dict.fromkeys(refused))
+    refused = writer.refused
     if as_json:
         write_json(_to_dict(name, answer, report, writer.calls, refused))
     elif context.out.is_terminal and answer:

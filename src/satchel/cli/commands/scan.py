@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections import Counter
 from typing import TYPE_CHECKING
 
 import click
 
+from satchel.cli import EXIT_FAILED
 from satchel.cli.console import one_line, plural, write_json
 from satchel.cli.context import (
     command,
@@ -21,11 +21,8 @@ from satchel.cli.context import (
 )
 from satchel.cli.options import all_option, cannot_combine, flag_option
 from satchel.errors import SatchelError
-from satchel.i18n import join_names, render, say
-from satchel.presentation.findings import (
-    group_findings,
-    unscanned_report,
-)
+from satchel.i18n import join_names, render, say, similar_names
+from satchel.presentation.findings import group_findings, unscanned_report
 from satchel.skill.file_tree import FolderTree
 
 if TYPE_CHECKING:
@@ -35,17 +32,16 @@ if TYPE_CHECKING:
     from satchel.cli.context import CliContext
     from satchel.presentation.findings import FindingGroup
     from satchel.security.report import ScanReport
-    from satchel.security.rules import ScanRule
     from satchel.skill.file_tree import Tree
     from satchel.skill.model import Skill
 
-_VERDICTS = {
+_VERDICT_MARKS = {
     "blocked": ("✗", "red"),
     "incomplete": ("?", "yellow"),
     "review": ("▲", "yellow"),
     "no findings": ("·", "dim"),
 }
-_COLOURS = {"bad": "red", "warn": "yellow", "info": "dim"}
+_TONE_COLOURS = {"bad": "red", "warn": "yellow", "info": "dim"}
 _MAX_PLACES_SHOWN = 8
 """Places of one rule, or unscanned files, that are listed."""
 
@@ -59,14 +55,9 @@ _MAX_PLACES_SHOWN = 8
 @click.argument("names", nargs=-1, metavar="[PATH|NAME]...", shell_complete=complete_names)
 @all_option(say("All skills."))
 @flag_option("--strict", say("Warnings count as errors."))
-@click.option(
-    "--ignore",
-    multiple=True,
-    metavar="RULE",
-    help=say("Ignore a rule; repeatable."),
-)
+@click.option("--ignore", multiple=True, metavar="RULE", help=say("Ignore a rule; repeatable."))
 def scan(
-    session: CliContext,
+    context: CliContext,
     names: tuple[str, ...],
     everything: bool,
     strict: bool,
@@ -74,62 +65,69 @@ def scan(
     as_json: bool,
 ) -> int:
     """Print one block per skill."""
-    if bool(names) == everything:
+    if (names and everything) or not (names or everything):
         raise cannot_combine("PATH", "NAME", "--all")
-    folders = _folders(session, names)
+    folders = _folders_to_scan(context, names)
     for rule in ignore:
-        _rule(rule)
-    known = {skill.base_dir: skill for skill in session.satchel.library.every()}
-    found = _reports(session, folders, known)
-    reports = {folder: report.without(ignore) for folder, report in found}
-    failed = [report for report in reports.values() if _fails(report, strict=strict)]
+        _require_rule(rule)
+    by_folder = {skill.base_dir: skill for skill in context.satchel.library.every()}
+    scanned = _scan_folders(context, folders, by_folder)
+    reports = {folder: report.without(ignore) for folder, report in scanned}
+    failed = [report for report in reports.values() if _has_failed(report, strict=strict)]
     if as_json:
         write_json([{"path": folder, **report.to_dict()} for folder, report in reports.items()])
     else:
-        for folder, report in reports.items():
-            _show(session.out, folder, report)
-    _summary(session, reports)
-    return 1 if failed else 0
+        # Those with findings last, beside the summary, where they are seen among hundreds.
+        for folder, report in sorted(
+            reports.items(), key=lambda pair: pair[1].verdict != "no findings"
+        ):
+            _print_report(context.out, folder, report)
+    _print_summary(context, reports)
+    return EXIT_FAILED if failed else 0
 
 
-def _fails(report: ScanReport, *, strict: bool) -> bool:
-    levels = {"block", "review"} if strict else {"block"}
-    return bool(report.unscanned) or any(one.severity in levels for one in report.findings)
+def _has_failed(report: ScanReport, *, strict: bool) -> bool:
+    failing_severities = {"block", "review"} if strict else {"block"}
+    return bool(report.unscanned) or any(
+        finding.severity in failing_severities for finding in report.findings
+    )
 
 
 # --- selection ----------------------------------------------------------------------------
 
 
-def _folders(session: CliContext, names: Sequence[str]) -> list[str]:
-    """The folders to scan; without names, all of the project."""
+def _folders_to_scan(context: CliContext, names: Sequence[str]) -> list[str]:
+    """Return the folders to scan; without names, all of the project."""
     if names:
-        return list(dict.fromkeys(one for name in names for one in skill_folders(session, name)))
-    every = session.satchel.library.every()
-    found = [skill.base_dir for skill in every if skill.source not in ("builtin", "server")]
-    if not found:
+        return list(
+            dict.fromkeys(folder for name in names for folder in skill_folders(context, name))
+        )
+    skills = context.satchel.library.every()
+    folders = [skill.base_dir for skill in skills if skill.source not in ("builtin", "server")]
+    if not folders:
         raise no_skills()
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(folders))
 
 
-def _reports(
-    session: CliContext, folders: Sequence[str], known: Mapping[str, Skill]
+def _scan_folders(
+    context: CliContext, folders: Sequence[str], by_folder: Mapping[str, Skill]
 ) -> Iterator[tuple[str, ScanReport]]:
     """Scan each folder; the report of a skill of the library is cached for all interfaces."""
     from satchel.security import scan_tree
 
     for folder in with_progress(folders, say("Scanning")):
         try:
-            if folder in known:
-                yield folder, session.satchel.scan(known[folder])
+            if folder in by_folder:
+                yield folder, context.satchel.scan(by_folder[folder])
                 continue
-            for path, tree in _trees(folder):
+            for path, tree in _open_trees(folder):
                 yield path, scan_tree(tree)
         except (SatchelError, OSError) as exc:
             yield folder, unscanned_report(exc)
 
 
-def _trees(path: str) -> Iterator[tuple[str, Tree]]:
-    """The skills at a path: a folder, or the members of an archive, which is not unpacked."""
+def _open_trees(path: str) -> Iterator[tuple[str, Tree]]:
+    """Yield the skills at a path: a folder, or the members of an archive, which is not unpacked."""
     if os.path.isdir(path):
         yield path, FolderTree(path)
         return
@@ -137,57 +135,61 @@ def _trees(path: str) -> Iterator[tuple[str, Tree]]:
     from satchel.store.sources import find_skills, subtree
 
     with open_archive(path) as archive:
-        found = find_skills(archive)
-        for skill in found:
+        skills = find_skills(archive)
+        for skill in skills:
             yield os.path.join(path, skill.path), subtree(archive, skill.path)
-        if not found:
+        if not skills:
             yield path, subtree(archive)
 
 
 # --- output -------------------------------------------------------------------------------
 
 
-def _show(out: Screen, folder: str, report: ScanReport) -> None:
-    mark, colour = _VERDICTS[report.verdict]
-    plain = colour if report.verdict == "blocked" else "bold"
+def _print_report(out: Screen, folder: str, report: ScanReport) -> None:
+    mark, colour = _VERDICT_MARKS[report.verdict]
+    heading_style = colour if report.verdict == "blocked" else "bold"
     out.line(
         one_line(short_path(folder)),
-        plain if report.verdict != "no findings" else "",
+        heading_style if report.verdict != "no findings" else "",
         lead=[(f"{mark} {say(report.verdict)}", colour), ("  ", "")],
     )
     for group in group_findings((None, finding) for finding in report.findings):
-        _show_group(out, group)
+        _print_group(out, group)
     for path, reason in report.unscanned[:_MAX_PLACES_SHOWN]:
         text = say("not scanned: {path} ({reason})", path=one_line(path), reason=render(reason))
         out.line(text, indent="  ? ")
-    more = len(report.unscanned) - _MAX_PLACES_SHOWN
-    if more > 0:
-        out.line(say("… and {count} more", count=more), indent="  ? ")
+    hidden_count = len(report.unscanned) - _MAX_PLACES_SHOWN
+    if hidden_count > 0:
+        out.line(say("… and {count} more", count=hidden_count), indent="  ? ")
 
 
-def _show_group(out: Screen, group: FindingGroup) -> None:
-    lead = [(f"{group.mark} {group.severity} {group.key}", _COLOURS[group.mood]), (": ", "")]
-    out.line(group.words, indent="  ", hang="    ", lead=lead)
-    for place in group.places[:_MAX_PLACES_SHOWN]:
-        where = [(one_line(place.where), "cyan"), ("  ", "")]
-        out.line(one_line(place.words), "dim", indent="    ", hang="      ", lead=where)
-    more = group.number - _MAX_PLACES_SHOWN
-    if more > 0:
-        out.line(say("… and {count} more", count=more), "dim", indent="    ")
+def _print_group(out: Screen, group: FindingGroup) -> None:
+    lead = [(f"{group.symbol} {group.severity} {group.key}", _TONE_COLOURS[group.tone]), (": ", "")]
+    out.line(group.message, indent="  ", hang="    ", lead=lead)
+    for finding in group.locations[:_MAX_PLACES_SHOWN]:
+        location = [(one_line(finding.location), "cyan"), ("  ", "")]
+        out.line(one_line(finding.message), "dim", indent="    ", hang="      ", lead=location)
+    hidden_count = group.total - _MAX_PLACES_SHOWN
+    if hidden_count > 0:
+        out.line(say("… and {count} more", count=hidden_count), "dim", indent="    ")
     out.line(group.fix, indent="    → ", hang="      ")
 
 
-def _summary(session: CliContext, reports: Mapping[str, ScanReport]) -> None:
+def _print_summary(context: CliContext, reports: Mapping[str, ScanReport]) -> None:
     counts = Counter(report.verdict for report in reports.values())
-    words = {name: say(name) for name in _VERDICTS} | {"no findings": say("without findings")}
-    parts = [plural(counts[name], words[name], words[name]) for name in _VERDICTS if name in counts]
-    session.err.line(say("Scan: {counts}", counts=join_names(parts)))
+    verdict_labels = {name: say(name) for name in _VERDICT_MARKS} | {
+        "no findings": say("without findings")
+    }
+    labels = [
+        plural(counts[name], label, label)
+        for name, label in verdict_labels.items()
+        if name in counts
+    ]
+    context.err.line(say("Scan: {counts}", counts=join_names(labels)))
 
 
-def _rule(name: str) -> ScanRule:
+def _require_rule(name: str) -> None:
     from satchel.security.rules import RULES
 
-    rule = RULES.get(name)
-    if rule is None:
-        raise no_such(say("rule"), name, difflib.get_close_matches(name, list(RULES), 3))
-    return rule
+    if name not in RULES:
+        raise no_such(say("rule"), name, similar_names(name, RULES, 3))

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from satchel import explain_selection
-from satchel.cli.console import cut, one_line, write_json
-from satchel.cli.context import ProgressBar, command, read_goal
+from satchel.cli.commands.list_skills import hub_name
+from satchel.cli.console import count_skills, cut, one_line, write_json
+from satchel.cli.context import ProgressBar, command, read_goal, short_path
 from satchel.cli.options import flag_option, limit_option
 from satchel.detect.base import DetectorNote
+from satchel.diagnosis import selection
+from satchel.diagnosis.selection import EXPLICIT
 from satchel.errors import NotFound, SkillBroken
-from satchel.explain_selection import EXPLICIT
 from satchel.i18n import join_names, render, say
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from satchel.cli.console import Screen
     from satchel.cli.context import CliContext
     from satchel.detect import Detection, Match
+    from satchel.detect.base import IndexReport
 
 NONE_FITS = NotFound.exit_code
 """Exit code when no skill fits."""
@@ -38,30 +40,34 @@ _MAX_COPIES_SHOWN = 4
     'satchel search "write a skill" --explain',
     "satchel search --hub fill in a form",
 )
-@click.argument("words", nargs=-1, required=True)
+@click.argument("words", nargs=-1)
 @limit_option()
 @flag_option("--explain", say("Show the reasons and the runners-up."))
 @flag_option("--hub", say("Search the hubs of the settings instead."))
+@flag_option("--build-index", say("Only build the search index, with all embeddings."), "index")
 def search(
     context: CliContext,
     words: tuple[str, ...],
     limit: int | None,
     explain: bool,
     hub: bool,
+    index: bool,
     as_json: bool,
 ) -> int:
+    if index:
+        return _build_index(context, as_json=as_json)
     text = read_goal(context, words, "satchel search")
     if hub:
         return _search_hubs(context, text, limit, explain=explain, as_json=as_json)
     if limit is not None:
-        context.given["shortlist"] = limit
+        context.overrides["shortlist"] = limit
     with context.index_progress():
-        answer = fitting(context.satchel.which(text, record=False))
+        detection = move_weak_matches(context.satchel.which(text, record=False))
     if as_json:
-        write_json(_to_dict(answer, text))
+        write_json(_to_dict(detection, text))
     else:
-        _show(context, answer, explain=explain)
-    return 0 if answer.matches else NONE_FITS
+        _print_detection(context, detection, explain=explain)
+    return 0 if detection.matches else NONE_FITS
 
 
 def _search_hubs(
@@ -71,161 +77,207 @@ def _search_hubs(
 
     satchel = context.satchel
     with ProgressBar(say("Building the search index")) as bar:
-        answer, total, left_out = Hubs.of(satchel.settings).search(
+        detection, total, remarks = Hubs.of(satchel.settings).search(
             text,
             limit,
             patience=_HUB_INDEX_TIMEOUT_S,
-            on_wait=lambda done, count: bar("", done, count),
+            on_wait=lambda completed, count: bar("", completed, count),
         )
-    answer = fitting(answer)
-    show_notes(context.err, left_out)
+    detection = move_weak_matches(detection)
+    show_notes(context.err, remarks)
     if as_json:
-        write_json(_to_dict(answer, text))
+        write_json(_to_dict(detection, text))
     else:
-        _show(context, answer, explain=explain, total=total)
-        if answer.matches:
-            command = f"satchel install {answer.matches[0].name}"
-            context.err.line(say("Run `{command}`", command=command), "dim", "→ ")
-    return 0 if answer.matches else NONE_FITS
+        _print_detection(context, detection, explain=explain, total=total)
+        if detection.matches:
+            name = detection.matches[0].name
+            skills = satchel.library.snapshot().find(name.rpartition("/")[2])
+            if any(hub_name(satchel, skill).partition("@")[0] == name for skill in skills):
+                text = say("`{name}` is installed", name=one_line(name))
+            else:
+                text = say("Run `{command}`", command=f"satchel install {name}")
+            context.err.line(text, "dim", indent="→ ")
+    return 0 if detection.matches else NONE_FITS
 
 
-def fitting(answer: Detection) -> Detection:
+def _build_index(context: CliContext, *, as_json: bool) -> int:
+    satchel = context.satchel
+    total = len(satchel.library.snapshot().skills)
+    with ProgressBar(say("Building the search index")) as bar:
+        report = satchel.prepare(lambda completed: bar("", min(completed, total), total))
+    if as_json:
+        write_json(report and {**report._asdict(), "seconds": round(report.seconds, 3)})
+    elif report is None:
+        context.err.line(say("This detector has no index"))
+    else:
+        _print_index(context, report, satchel.settings.embeddings)
+    return 0
+
+
+def _print_index(context: CliContext, report: IndexReport, embeddings: str) -> None:
+    out = context.out
+    values = {"changed": f"{report.changed:,}", "seconds": f"{report.seconds:.1f}"}
+    text = say("{changed} re-indexed in {seconds} s", **values)
+    out.line(text, lead=[(count_skills(report.skills) + say(", "), "bold")])
+    out.line(one_line(report.engine), indent="  ", lead=[(say("engine") + say(": "), "dim")])
+    if report.vectors:
+        model = one_line(embeddings or report.vectors)
+        text = f"{count_skills(report.embedded)} ({model})"
+        out.line(text, indent="  ", lead=[(say("embeddings") + say(": "), "dim")])
+    if report.folder:
+        folder = one_line(short_path(report.folder))
+        out.line(folder, indent="  ", lead=[(say("folder") + say(": "), "dim")])
+
+
+def move_weak_matches(detection: Detection) -> Detection:
     """Move matches whose own confidence is below the threshold to the runners-up."""
-    fits = [one for one in answer.matches if _fits(one, answer)]
-    rest = [one for one in answer.matches if one not in fits]
-    return answer._replace(matches=fits, runners_up=[*rest, *answer.runners_up]) if rest else answer
+    fitting = [match for match in detection.matches if _is_fitting(match, detection)]
+    weak = [match for match in detection.matches if match not in fitting]
+    return (
+        detection._replace(matches=fitting, runners_up=[*weak, *detection.runners_up])
+        if weak
+        else detection
+    )
 
 
-def _fits(match: Match, answer: Detection) -> bool:
-    return match.detector == EXPLICIT or confidence(match, answer) >= answer.threshold
+def _is_fitting(match: Match, detection: Detection) -> bool:
+    return match.detector == EXPLICIT or confidence(match, detection) >= detection.threshold
 
 
-def _to_dict(answer: Detection, goal: str) -> dict[str, Any]:
+def _to_dict(detection: Detection, goal: str) -> dict[str, Any]:
     return {
         "goal": goal[:_MAX_GOAL_CHARS],
-        "fits": bool(answer.matches),
-        "skills": [match_dict(match, answer) for match in answer.matches],
-        "runners_up": [match_dict(match, answer) for match in answer.runners_up],
-        "near_copies": [{"name": copy, "of": first} for copy, first in answer.collapsed],
-        "detector": answer.detector,
-        "fit": round(float(answer.fit), 4),
-        "threshold": round(float(answer.threshold), 4),
-        "took_ms": round(float(answer.took_ms), 3),
-        "notes": list(answer.notes),
-        "cost": answer.cost,
+        "fits": bool(detection.matches),
+        "skills": [match_dict(match, detection) for match in detection.matches],
+        "runners_up": [match_dict(match, detection) for match in detection.runners_up],
+        "near_copies": [{"name": copy, "of": first} for copy, first in detection.collapsed],
+        "detector": detection.detector,
+        "fit": round(float(detection.fit), 4),
+        "threshold": round(float(detection.threshold), 4),
+        "took_ms": round(float(detection.took_ms), 3),
+        "notes": list(detection.notes),
+        "cost": detection.cost,
     }
 
 
-def match_dict(match: Match, answer: Detection) -> dict[str, Any]:
-    """A match as JSON."""
+def match_dict(match: Match, detection: Detection) -> dict[str, Any]:
+    """Return a match as JSON."""
     return {
         "name": match.name,
         "score": round(float(match.score), 4),
-        "confidence": round(confidence(match, answer), 4),
+        "confidence": round(confidence(match, detection), 4),
         "reason": match.reason,
         "evidence": list(match.evidence),
         "description": match.skill.description,
         "ref": match.skill.ref,
-        "detector": match.detector or answer.detector,
+        "detector": match.detector or detection.detector,
     }
 
 
-def _show(
-    context: CliContext, answer: Detection, *, explain: bool, total: int | None = None
+def _print_detection(
+    context: CliContext, detection: Detection, *, explain: bool, total: int | None = None
 ) -> None:
     out = context.out
-    if not answer.matches:
-        show_notes(context.err, notes_of(context, answer.notes))
-        _show_none(context, answer)
+    if not detection.matches:
+        show_notes(context.err, explain_notes(context, detection.notes))
+        _print_none(context, detection)
     elif explain:
-        _show_reasons(out, answer)
+        _print_reasons(out, detection)
     else:
         rows = [
-            ["●", one_line(one.name), _fit(one, answer), one_line(one.skill.description)]
-            for one in answer.matches
+            [
+                "●",
+                one_line(match.name),
+                _fit_text(match, detection),
+                one_line(match.skill.description),
+            ]
+            for match in detection.matches
         ]
-        head = ["", say("name"), say("fit"), say("description")]
-        out.table(head, rows, [["green", "bold", "cyan"] for _ in rows])
-    if explain and answer.runners_up:
+        titles = ["", say("name"), say("fit"), say("description")]
+        out.table(titles, rows, [["green", "bold", "cyan"] for _ in rows])
+    if explain and detection.runners_up:
         out.line()
-        _show_runners_up(out, answer)
+        _print_runners_up(out, detection)
     err = context.err
-    if answer.matches:
+    if detection.matches:
         if total is None:
             total = len(context.satchel.library.snapshot().skills)
-        err.line(_summary(answer, total))
-        show_notes(err, notes_of(context, answer.notes))
+        err.line(_summary(detection, total))
+        show_notes(err, explain_notes(context, detection.notes))
 
 
-def _fit(match: Match, answer: Detection) -> str:
-    """How well a skill fits; `by name` for one that the request names."""
+def _fit_text(match: Match, detection: Detection) -> str:
+    """Return how well a skill fits; `by name` for one that the request names."""
     return (
-        say("by name") if match.detector == EXPLICIT else f"{percent(confidence(match, answer))} %"
+        say("by name")
+        if match.detector == EXPLICIT
+        else f"{percent(confidence(match, detection))} %"
     )
 
 
-def _show_reasons(out: Screen, answer: Detection) -> None:
-    for at, match in enumerate(answer.matches):
-        if at:
+def _print_reasons(out: Screen, detection: Detection) -> None:
+    for index, match in enumerate(detection.matches):
+        if index:
             out.line()
         lead = [("● ", "green"), (one_line(match.name), "bold"), ("  ", "")]
-        out.line(_fit(match, answer), "cyan", hang="  ", lead=lead)
-        about = cut(one_line(match.skill.description), out.width - 2 if out.width else 0)
-        out.line(about, "dim", "  ")
+        out.line(_fit_text(match, detection), "cyan", hang="  ", lead=lead)
+        description = cut(one_line(match.skill.description), out.width - 2 if out.width else 0)
+        out.line(description, "dim", indent="  ")
         if reason := format_reason(match):
-            by = one_line(explain_selection.selected_by(match, answer))
-            out.line(reason, "", "  ", "    ", [(by + say(": "), "cyan")])
-        copies = [copy for copy, original in answer.collapsed if original == match.name]
+            label = one_line(selection.detector_label(match, detection))
+            out.line(reason, indent="  ", hang="    ", lead=[(label + say(": "), "cyan")])
+        copies = [copy for copy, original in detection.collapsed if original == match.name]
         if copies:
-            shown = join_names(f"`{one_line(name)}`" for name in copies[:_MAX_COPIES_SHOWN])
-            more = len(copies) - _MAX_COPIES_SHOWN
-            text = say("{names} and {count} more", names=shown, count=more) if more > 0 else shown
-            out.line(text, "dim", "  ", lead=[(say("near duplicates") + say(": "), "dim")])
+            text = join_names(f"`{one_line(name)}`" for name in copies[:_MAX_COPIES_SHOWN])
+            hidden_count = len(copies) - _MAX_COPIES_SHOWN
+            if hidden_count > 0:
+                text = say("{names} and {count} more", names=text, count=hidden_count)
+            out.line(text, "dim", indent="  ", lead=[(say("near duplicates") + say(": "), "dim")])
 
 
-def _show_runners_up(out: Screen, answer: Detection) -> None:
+def _print_runners_up(out: Screen, detection: Detection) -> None:
     rows = [
-        ["○", one_line(one.name), _fit(one, answer), format_reason(one) or NO_REASON]
-        for one in answer.runners_up[:_MAX_RUNNERS_UP_SHOWN]
+        ["○", one_line(match.name), _fit_text(match, detection), format_reason(match) or NO_REASON]
+        for match in detection.runners_up[:_MAX_RUNNERS_UP_SHOWN]
     ]
-    head = ["", say("not selected"), say("fit"), say("reason")]
-    out.table(head, rows, [["dim", "dim", "dim", "dim"] for _ in rows])
-    if len(answer.runners_up) > len(rows):
-        out.line(say("… and {count} more", count=len(answer.runners_up) - len(rows)), "dim")
+    titles = ["", say("not selected"), say("fit"), say("reason")]
+    out.table(titles, rows, [["dim", "dim", "dim", "dim"] for _ in rows])
+    if len(detection.runners_up) > len(rows):
+        out.line(say("… and {count} more", count=len(detection.runners_up) - len(rows)), "dim")
 
 
-def _show_none(context: CliContext, answer: Detection) -> None:
+def _print_none(context: CliContext, detection: Detection) -> None:
     """Print how close the nearest skill is, without its name, and what to do."""
     text = ""
-    if answer.runners_up and answer.threshold:
+    if detection.runners_up and detection.threshold:
         text = say(
             "the closest reaches {fit} %, {needed} % is needed",
-            fit=percent(answer.fit),
-            needed=percent(answer.threshold),
+            fit=percent(detection.fit),
+            needed=percent(detection.threshold),
         )
     context.err.line(text, lead=[(say("No skill fits") + (say(": ") if text else ""), "bold")])
-    if answer.runners_up:
+    if detection.runners_up:
         step = say("Run `{command}`", command='satchel search "…" --explain')
-        context.err.line(step, "", "→ ")
+        context.err.line(step, indent="→ ")
     if not context.satchel.library.untrusted_skills():
         step = say("Create a skill with `satchel new`, or install one with `satchel install`")
-        context.err.line(step, "", "→ ")
+        context.err.line(step, indent="→ ")
 
 
-def _summary(answer: Detection, total: int) -> str:
-    return say("{count} of {total} skills", count=len(answer.matches), total=f"{total:,}")
+def _summary(detection: Detection, total: int) -> str:
+    return say("{count} of {total} skills", count=len(detection.matches), total=f"{total:,}")
 
 
-def notes_of(context: CliContext, notes: Iterable[str]) -> list[str]:
-    """The notes; of a named skill that is broken, the problem instead of `There is no skill`."""
-    found: list[str] = []
+def explain_notes(context: CliContext, notes: Iterable[str]) -> list[str]:
+    """Return the notes; of a named skill that is broken, its problem instead."""
+    messages: list[str] = []
     for note in notes:
         if isinstance(note, DetectorNote) and note.code.startswith("unknown-skill"):
             error = context.not_found(str(note.values.get("name", "")))
-            found.append(error.message if isinstance(error, SkillBroken) else note)
+            messages.append(error.message if isinstance(error, SkillBroken) else note)
         else:
-            found.append(note)
-    return found
+            messages.append(note)
+    return messages
 
 
 def show_notes(err: Screen, notes: Iterable[str]) -> None:
@@ -235,22 +287,24 @@ def show_notes(err: Screen, notes: Iterable[str]) -> None:
 
 
 def format_reason(match: Match) -> str:
-    """The reason of a match on one line; empty when its detector gave none."""
-    return one_line(explain_selection.reason_text(match))
+    """Return the reason of a match on one line; empty when its detector gave none."""
+    return one_line(selection.reason_text(match))
 
 
-def confidence(match: Match, answer: Detection) -> float:
-    """The confidence from 0 to 1: of the first match, in proportion for the others.
+def confidence(match: Match, detection: Detection) -> float:
+    """Return the confidence from 0 to 1: of the first match, in proportion for the others.
 
     Only scores of the same detector are compared. Without a threshold there is no confidence, and
     the best match has a full bar.
     """
-    every = (*answer.matches, *answer.runners_up)
-    most = max(one.score for one in every if one.detector == match.detector)
-    sure = answer.fit if answer.threshold else 1.0
-    return min(max(match.score, 0.0) / most, 1.0) * sure if most > 0 else 0.0
+    candidates = (*detection.matches, *detection.runners_up)
+    best_score = max(other.score for other in candidates if other.detector == match.detector)
+    if best_score <= 0:
+        return 0.0
+    best_confidence = detection.fit if detection.threshold else 1.0
+    return min(max(match.score, 0.0) / best_score, 1.0) * best_confidence
 
 
 def percent(value: float) -> int:
-    """A share in percent, rounded down: 100 means certain, and 50 at least a half."""
+    """Return a share in percent, rounded down: 100 means certain, and 50 at least a half."""
     return int(100 * value + 1e-6)

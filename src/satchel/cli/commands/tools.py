@@ -1,4 +1,4 @@
-"""The command `tools`: lists the tools of agents and their owners."""
+"""`satchel list --tools`: the tools of agents and their owners."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from satchel.cli.console import one_line, plural, write_json
-from satchel.cli.context import command
 from satchel.i18n import say
 
 if TYPE_CHECKING:
@@ -16,47 +15,23 @@ if TYPE_CHECKING:
     from satchel.cli.context import CliContext
     from satchel.library.snapshot import ToolSnapshot
     from satchel.library.tool_skills import ToolSkill
+    from satchel.satchel import Satchel
     from satchel.tools.packaged import Packaged
 
-_STYLES = {"enabled": "green", "disabled": "dim", "missing": "yellow"}
+_STATE_STYLES = {"enabled": "green", "disabled": "dim", "missing": "yellow"}
 
 
-@command(
-    say("Show the tools that an agent gets here, and their access."),
-    "satchel tools",
-    "SKILL_EXCEL_ENABLED=false satchel tools",
-)
-def tools(context: CliContext, as_json: bool) -> int:
+def show_tools(context: CliContext, *, as_json: bool) -> int:
+    """Print the tools that an agent gets here, packaged skills and broken ones."""
     from satchel.tools.packaged import find_packaged
 
     satchel = context.satchel
     packaged = find_packaged() if satchel.settings.packaged else []
-    enabled = [one.skill for one in packaged if one.state == "enabled" and one.skill is not None]
-    names = {tool.name for skill in enabled for tool in skill.tools}
-    toolset = satchel.tools()
-    owners = toolset.owners
-    snapshot = satchel.library.tools()
-    records: list[dict[str, Any]] = []
-    for definition in toolset.definitions("mcp"):
-        name = str(definition["name"])
-        is_packaged = name in names
-        found = snapshot.tools.get(name) if not is_packaged else None
-        owner, source = owners.get(name, ""), found[0] if found else None
-        records.append(_record(definition, owner, source, packaged=is_packaged))
-    broken = _broken(snapshot)
+    records = _tools_to_dicts(satchel, packaged)
+    broken = _find_broken(satchel.library.tools())
     if as_json:
-        found = [
-            {
-                "name": one.name,
-                "package": one.package,
-                "state": one.state,
-                "line": one.line,
-                "reason": one.reason,
-                "tools": [tool.name for tool in one.skill.tools] if one.skill else [],
-            }
-            for one in packaged
-        ]
-        write_json({"tools": records, "packaged": found, "broken": broken})
+        packages = [_package_to_dict(entry) for entry in packaged]
+        write_json({"tools": records, "packaged": packages, "broken": broken})
         return 0
     rows: list[list[str]] = []
     styles: list[list[str]] = []
@@ -76,12 +51,40 @@ def tools(context: CliContext, as_json: bool) -> int:
     return 0
 
 
+def _tools_to_dicts(satchel: Satchel, packaged: Iterable[Packaged]) -> list[dict[str, Any]]:
+    """The tools of an agent as JSON."""
+    enabled = [entry.skill for entry in packaged if entry.state == "enabled" and entry.skill]
+    packaged_names = {tool.name for skill in enabled for tool in skill.tools}
+    toolset = satchel.tools()
+    snapshot = satchel.library.tools()
+    records: list[dict[str, Any]] = []
+    for definition in toolset.definitions("mcp"):
+        name = str(definition["name"])
+        is_packaged = name in packaged_names
+        entry = snapshot.tools.get(name) if not is_packaged else None
+        tool_skill = entry[0] if entry else None
+        owner = toolset.owners.get(name, "")
+        records.append(_tool_to_dict(definition, owner, tool_skill, is_packaged=is_packaged))
+    return records
+
+
+def _package_to_dict(entry: Packaged) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "package": entry.package,
+        "state": entry.state,
+        "line": entry.line,
+        "reason": entry.reason,
+        "tools": [tool.name for tool in entry.skill.tools] if entry.skill else [],
+    }
+
+
 def _print_packaged(context: CliContext, packaged: Iterable[Packaged]) -> None:
-    for one in packaged:
-        line = one.line
-        if one.skill is not None and not _can_show(one.skill.mark):
-            line = line.removeprefix(one.skill.mark).lstrip()
-        context.err.line(one_line(line), _STYLES.get(one.state, "red"))
+    for entry in packaged:
+        line = entry.line
+        if entry.skill is not None and not _can_show(entry.skill.mark):
+            line = line.removeprefix(entry.skill.mark).lstrip()
+        context.err.line(one_line(line), _STATE_STYLES.get(entry.state, "red"))
 
 
 def _can_show(mark: str) -> bool:
@@ -97,33 +100,42 @@ def print_packaged_at_start(context: CliContext) -> None:
     if context.satchel.settings.packaged:
         from satchel.tools.packaged import find_packaged
 
-        _print_packaged(context, (one for one in find_packaged() if one.state != "missing"))
+        _print_packaged(context, (entry for entry in find_packaged() if entry.state != "missing"))
 
 
-def _broken(snapshot: ToolSnapshot) -> list[str]:
+def _find_broken(snapshot: ToolSnapshot) -> list[str]:
     """Folders with an invalid skill.yaml."""
-    known = {one.skill.base_dir for one in (*snapshot.skills, *snapshot.hidden)}
-    folders = [os.path.dirname(one.path) for one in snapshot.problems if one.severity == "error"]
-    return [folder for folder in dict.fromkeys(folders) if folder not in known]
+    valid_folders = {
+        tool_skill.skill.base_dir for tool_skill in (*snapshot.skills, *snapshot.hidden)
+    }
+    folders = [
+        os.path.dirname(problem.path)
+        for problem in snapshot.problems
+        if problem.severity == "error"
+    ]
+    return [folder for folder in dict.fromkeys(folders) if folder not in valid_folders]
 
 
-def _record(
-    definition: dict[str, Any], owner: str, source: ToolSkill | None, *, packaged: bool
+def _tool_to_dict(
+    definition: dict[str, Any], owner: str, tool_skill: ToolSkill | None, *, is_packaged: bool
 ) -> dict[str, Any]:
     writes = not definition["annotations"].get("readOnlyHint", False)
-    may = ["writes" if writes else "reads"]
-    if source is not None:
+    permissions = ["writes" if writes else "reads"]
+    if tool_skill is not None:
         # The definition promises nothing for a program; its sandbox decides.
-        access = source.manifest.files.access
+        access = tool_skill.manifest.files.access
         writes = access == "write"
-        may = ["runs", *({"read": ["reads"], "write": ["writes"]}.get(access, []))]
-        if source.manifest.network:
-            may.append("network")
+        permissions = ["runs", *({"read": ["reads"], "write": ["writes"]}.get(access, []))]
+        if tool_skill.manifest.network:
+            permissions.append("network")
+    kind = "builtin"
+    if owner:
+        kind = "packaged" if is_packaged else "skill"
     return {
         "name": str(definition["name"]),
         "owner": owner or "satchel",
-        "kind": "builtin" if not owner else "packaged" if packaged else "skill",
+        "kind": kind,
         "writes": writes,
-        "may": may,
+        "may": permissions,
         "description": str(definition["description"]),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import webbrowser
 from typing import TYPE_CHECKING
 
 import click
@@ -87,14 +88,12 @@ def _password(context: CliContext, path: str) -> str:
     if os.name == "posix" and os.stat(path).st_mode & 0o077:
         context.err.line(say("Others on this machine can read `{path}`", path=one_line(path)))
         step = say("Run `{command}`", command=f"chmod 600 {one_line(path)}")
-        context.err.line(step, "", "→ ")
+        context.err.line(step, indent="→ ")
     return text
 
 
 def _open(url: str) -> None:
     """Open a browser if there is a display; a text browser would take over the terminal."""
-    import webbrowser
-
     display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if display or os.name != "posix" or sys.platform == "darwin":
         webbrowser.open(url)

@@ -1,79 +1,79 @@
 """Embeddings: vectors of texts, for comparing a request with skills by meaning.
 
-`base` defines the `Embedder` protocol, `open_embedder` opens the model that the setting
-`embeddings` names, `local_model` and `endpoint` implement it. `store` persists the vectors of
-skills. numpy is imported only in this package, and only on first use.
+`Embedder` is the protocol, `endpoint` implements it for the address in the setting `embeddings`.
+`store` persists the vectors of skills. numpy is imported only in this package, and only on first
+use.
 """
 
 from __future__ import annotations
 
-import os
+from typing import TYPE_CHECKING, Any, Protocol
 
-from satchel.detect.embeddings.base import Embedder, Matrix, unusable
-from satchel.errors import NotFound, SettingsError
+from satchel._optional import require
+from satchel.errors import ModelFailed
 from satchel.i18n import say
 
-__all__ = ["Embedder", "Matrix", "open_embedder"]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
-_KINDS = ("onnx", "model2vec")
+
+Matrix = Any
+"""A float32 matrix of numpy, one row a text. numpy is an extra, so that its types are not named."""
+
+MAX_DIMENSIONS = 16_384
+EXTRA = "semantic"
+"""The extra that brings numpy."""
 
 
-def open_embedder(spec: str, *, threads: int = 0) -> Embedder:
-    """Open the model that a setting names.
+class Embedder(Protocol):
+    """Turns texts into vectors."""
 
-    Args:
-        spec: A folder (absolute, or beginning with `~` or `.`), the same after `onnx:` or
-            `model2vec:`; or the address of an embeddings endpoint with `#model=NAME`.
-        threads: How many texts run at once; 0 leaves one processor to others.
+    @property
+    def hurrying(self) -> Callable[[float], AbstractContextManager[None]] | None:
+        """Limits requests to one attempt and some seconds; None when no server is asked."""
+        ...
+
+    @property
+    def id(self) -> str:
+        """Which model this is, by its bytes where they are at hand.
+
+        Vectors of two models mean nothing to each other: whatever changes a vector changes the id.
+        """
+        ...
+
+    @property
+    def dimensions(self) -> int:
+        """How long a vector is."""
+        ...
+
+    def embed(self, texts: Sequence[str]) -> Matrix:
+        """Return one vector of length one for each text.
+
+        Raises:
+            ModelFailed: the model cannot be run or reached, or gave no numbers.
+        """
+        ...
+
+
+def normalise(matrix: Matrix, rows: int, dimensions: int, model: str) -> Matrix:
+    """Return the matrix of a model as float32 with rows of length one.
 
     Raises:
-        SettingsError: it names nothing that can be used.
-        NotFound: there is no such folder.
-        MissingExtra: a package is missing; the hint is the line that installs it.
+        ModelFailed: the shape is another, or there are values that are no numbers.
     """
-    spec = spec.strip()
-    if spec.lower().startswith(("http://", "https://")):
-        from satchel.detect.embeddings.endpoint import Endpoint
-
-        return Endpoint(spec)
-    kind, found, rest = spec.partition(":")
-    if not found or kind not in _KINDS:
-        kind, rest = "", spec
-    folder = _folder(rest)
-    if (kind or _kind_of(folder)) == "model2vec":
-        from satchel.detect.embeddings.local_model import StaticEmbedder
-
-        return StaticEmbedder(folder)
-    from satchel.detect.embeddings.local_model import OnnxEmbedder
-
-    return OnnxEmbedder(folder, threads=threads)
-
-
-def _kind_of(folder: str) -> str:
-    """What kind of model a folder holds, by its files.
-
-    Raises:
-        SettingsError: none.
-    """
-    from satchel.detect.embeddings.local_model import find_onnx
-
-    if find_onnx(folder) is not None:
-        return "onnx"
-    if os.path.isfile(os.path.join(folder, "model.safetensors")):
-        return "model2vec"
-    raise unusable(folder, say("it has no `{name}`", name="model.onnx"))
-
-
-def _folder(text: str) -> str:
-    if not text.startswith(("~", ".")) and not os.path.isabs(text):
-        raise SettingsError(
-            say("`{path}` is not an absolute path", path=text),
+    np = require("numpy", EXTRA)
+    vectors = np.asarray(matrix, dtype=np.float32)
+    if vectors.shape != (rows, dimensions) or not np.isfinite(vectors).all():
+        raise ModelFailed(
+            say("`{model}` gave no usable vectors", model=model),
             say("Name another model in the setting `embeddings`"),
         )
-    folder = os.path.abspath(os.path.expanduser(text))
-    if not os.path.isdir(folder):
-        raise NotFound(
-            say("There is no `{path}`", path=folder),
-            say("Name another model in the setting `embeddings`"),
-        )
-    return folder
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.maximum(lengths, 1e-12)
+
+
+def read_first_line(error: BaseException) -> str:
+    """Return the message of a library's error, shortened."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0][:200]

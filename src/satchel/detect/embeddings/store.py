@@ -15,18 +15,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from satchel._fs import locked, write_atomic
 from satchel._optional import require
-from satchel.detect.embeddings.base import EXTRA
+from satchel.detect.embeddings import EXTRA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
-    from satchel.detect.embeddings.base import Embedder, Matrix
+    from satchel.detect.embeddings import Embedder, Matrix
 
 VECTORS_PER_SKILL_COUNT = 2
 """One for the name, one for the name with the description."""
 _MAX_NORM_ERROR = 0.01
 """Of the squared vector length."""
 _SAMPLED_SKILL_COUNT = 64
+MAX_BATCH_SKILLS = 256
+MIN_FLUSH_SKILLS = 4_096
+LOCK_WAIT_S = 30.0
+_COSINE_DIGITS_COUNT = 6
+"""Further digits depend on where a vector is stored."""
+
+Texts = tuple[str, "Sequence[str]"]
+"""A skill's key and its two texts."""
 
 
 class VectorsDamaged(Exception):
@@ -37,40 +45,42 @@ class PendingVector(NamedTuple):
     """One skill that is not on disk yet."""
 
     digest: str
-    """Of the texts that the vectors were made from; empty when the skill is gone."""
+    """Of the texts that the vectors were made from."""
     block: Matrix
-    """One row a text; None when the model covers none of them, or the skill is gone."""
+    """One row a text; None when the skill is gone."""
 
 
 class SavedVectors(NamedTuple):
     """What is on disk. It is never changed, only replaced."""
 
     digests: dict[str, str]
-    """By key: those with vectors first, in the order of the matrix."""
+    """By key, in the order of the matrix."""
     keys: list[str]
-    places: dict[str, int]
-    """By key: its row of the matrix; not of those without vectors."""
+    rows_by_key: dict[str, int]
+    """By key: its row of the matrix."""
     matrix: Matrix
     """Skills, slots, numbers."""
-    mark: tuple[int, ...] = ()
+    version: tuple[int, ...] = ()
     """Inode and time of the table."""
 
 
-def saved_from(digests: dict[str, str], matrix: Matrix, mark: tuple[int, ...] = ()) -> SavedVectors:
+def make_saved(
+    digests: dict[str, str], matrix: Matrix, version: tuple[int, ...] = ()
+) -> SavedVectors:
     """Make the record of some vectors."""
     keys = list(digests)
-    places = {key: at for at, key in enumerate(keys[: len(matrix)])}
-    return SavedVectors(digests, keys, places, matrix, mark)
+    rows_by_key = {key: row for row, key in enumerate(keys)}
+    return SavedVectors(digests, keys, rows_by_key, matrix, version)
 
 
-def empty() -> SavedVectors:
-    """No vectors."""
+def make_empty() -> SavedVectors:
+    """Return the record of no vectors."""
     np: Any = require("numpy", EXTRA)
-    return saved_from({}, np.zeros((0, VECTORS_PER_SKILL_COUNT, 1), np.float32))
+    return make_saved({}, np.zeros((0, VECTORS_PER_SKILL_COUNT, 1), np.float32))
 
 
-def mark_of(folder: str) -> tuple[int, ...]:
-    """Another value after every change of the table; empty without one."""
+def read_version(folder: str) -> tuple[int, ...]:
+    """Return a value that differs after every change of the table; empty without one."""
     try:
         info = os.stat(os.path.join(folder, "table.json"))
     except OSError:
@@ -82,21 +92,21 @@ def load(folder: str, model: str) -> SavedVectors:
     """Open what `folder` holds; nothing when there is no table.
 
     Raises:
-        Damaged: it is not as it was written, or of another model.
+        VectorsDamaged: it is not as it was written, or of another model.
     """
     for _ in range(3):  # a writer may replace both files between the two reads
-        mark = mark_of(folder)
-        if not mark:
-            return empty()
+        version = read_version(folder)
+        if not version:
+            return make_empty()
         try:
-            return _load(folder, model, mark)
+            return _load(folder, model, version)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError) as exc:
-            if mark_of(folder) == mark:
+            if read_version(folder) == version:
                 raise VectorsDamaged from exc
     raise VectorsDamaged
 
 
-def _load(folder: str, model: str, mark: tuple[int, ...]) -> SavedVectors:
+def _load(folder: str, model: str, version: tuple[int, ...]) -> SavedVectors:
     np: Any = require("numpy", EXTRA)
     with open(os.path.join(folder, "table.json"), "rb") as file:
         table = json.loads(file.read())
@@ -104,54 +114,51 @@ def _load(folder: str, model: str, mark: tuple[int, ...]) -> SavedVectors:
     if table["model"] != model or len(digests) != len(table["keys"]):
         raise ValueError
     if not table["matrix"]:
-        return empty()._replace(digests=digests, keys=list(digests), mark=mark)
+        return make_empty()._replace(version=version)
     path = os.path.join(folder, os.path.basename(table["matrix"]))
     matrix = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     if matrix.dtype != np.float32 or matrix.ndim != 3 or matrix.shape[1] != VECTORS_PER_SKILL_COUNT:
         raise ValueError
-    if len(matrix) > len(digests):
+    if len(matrix) != len(digests):
         raise ValueError
-    check(matrix[:: max(1, len(matrix) // _SAMPLED_SKILL_COUNT)])
-    return saved_from(digests, matrix, mark)
+    check_lengths(matrix[:: max(1, len(matrix) // _SAMPLED_SKILL_COUNT)])
+    return make_saved(digests, matrix, version)
 
 
-def check(blocks: Matrix) -> None:
-    """Check vectors of skills: of length one, or zeros for a text that the model does not cover.
+def check_lengths(blocks: Matrix) -> None:
+    """Check that vectors of skills are of length one.
 
     Raises:
         ValueError: they are not.
     """
     np: Any = require("numpy", EXTRA)
     squares = np.einsum("ijk,ijk->ij", blocks, blocks)
-    ones = np.abs(squares - 1) < _MAX_NORM_ERROR
-    if not ((ones | (squares == 0)).all() and ones.any(axis=1).all()):
+    if not (np.abs(squares - 1) < _MAX_NORM_ERROR).all():
         raise ValueError("damaged vectors")
 
 
-def join(saved: SavedVectors, fresh: Mapping[str, PendingVector]) -> SavedVectors:
-    """Both in one, in memory; what is fresh overrules.
+def merge(saved: SavedVectors, fresh: Mapping[str, PendingVector]) -> SavedVectors:
+    """Return saved and fresh vectors together; the fresh ones replace saved ones.
 
     Vectors of another length than the newest are dropped: a server may have changed its model.
     """
     np: Any = require("numpy", EXTRA)
-    made = {key: entry for key, entry in fresh.items() if entry.block is not None}
-    length = [*(one.block.shape[1] for one in made.values()), saved.matrix.shape[2]]
-    made = {key: one for key, one in made.items() if one.block.shape[1] == length[0]}
-    rows = [at for key, at in saved.places.items() if key not in fresh]
-    rows = rows if saved.matrix.shape[2] == length[0] else []
-    digests = {saved.keys[at]: saved.digests[saved.keys[at]] for at in rows}
-    digests.update((key, entry.digest) for key, entry in made.items())
-    bare = {key: one for key, one in saved.digests.items() if key not in saved.places}
-    bare = {key: one for key, one in bare.items() if key not in fresh}
-    bare.update((key, one.digest) for key, one in fresh.items() if one.digest and one.block is None)
+    embedded = {key: entry for key, entry in fresh.items() if entry.block is not None}
+    lengths = [*(entry.block.shape[1] for entry in embedded.values()), saved.matrix.shape[2]]
+    length = lengths[0]
+    embedded = {key: entry for key, entry in embedded.items() if entry.block.shape[1] == length}
+    rows = [row for key, row in saved.rows_by_key.items() if key not in fresh]
+    rows = rows if saved.matrix.shape[2] == length else []
+    digests = {saved.keys[row]: saved.digests[saved.keys[row]] for row in rows}
+    digests.update((key, entry.digest) for key, entry in embedded.items())
     if not digests:
-        return empty()._replace(digests=bare, keys=list(bare))
-    matrix = np.empty((len(digests), VECTORS_PER_SKILL_COUNT, length[0]), np.float32)
+        return make_empty()
+    matrix = np.empty((len(digests), VECTORS_PER_SKILL_COUNT, length), np.float32)
     if rows:
         matrix[: len(rows)] = saved.matrix[rows]
-    for at, entry in enumerate(made.values(), len(rows)):
-        matrix[at] = entry.block
-    return saved_from({**digests, **bare}, matrix)
+    for index, entry in enumerate(embedded.values(), len(rows)):
+        matrix[index] = entry.block
+    return make_saved(digests, matrix)
 
 
 def save(folder: str, model: str, saved: SavedVectors) -> None:
@@ -161,7 +168,7 @@ def save(folder: str, model: str, saved: SavedVectors) -> None:
         OSError: they cannot be written.
     """
     np: Any = require("numpy", EXTRA)
-    name = f"{os.urandom(8).hex()}.npy" if saved.places else ""
+    name = f"{os.urandom(8).hex()}.npy" if saved.rows_by_key else ""
     if name:
         np.save(os.path.join(folder, name), saved.matrix, allow_pickle=False)
     digests = list(saved.digests.values())
@@ -174,38 +181,21 @@ def save(folder: str, model: str, saved: SavedVectors) -> None:
                 os.unlink(os.path.join(folder, other))
 
 
-MAX_BATCH_SKILLS = 256
-MIN_FLUSH_SKILLS = 4_096
-LOCK_WAIT_S = 30.0
-_COSINE_DIGITS_COUNT = 6
-"""Further digits depend on where a vector is stored."""
-
-Texts = tuple[str, "Sequence[str]"]
-"""A skill's key and its two texts."""
-
-
 class VectorStore:
     """The vectors of skills, by one model."""
 
-    def __init__(
-        self,
-        folder: str | None,
-        embedder: Embedder,
-        covers: Callable[[Sequence[str]], Sequence[bool]],
-    ) -> None:
+    def __init__(self, folder: str | None, embedder: Embedder) -> None:
         """Open the vectors that an embedder made.
 
         Args:
             folder: Where they are; None keeps them in memory.
             embedder: The model.
-            covers: Which of a skill's texts it can read.
         """
         self._np: Any = require("numpy", EXTRA)
         self.embedder = embedder
-        self._covers = covers
-        self._folder = os.path.join(folder, _digest([embedder.id])) if folder else ""
+        self._folder = os.path.join(folder, _compute_digest([embedder.id])) if folder else ""
         self._lock = threading.RLock()
-        self._saved = empty()
+        self._saved = make_empty()
         """Replaced, never modified."""
         self.changes = 0
         """Incremented with every change."""
@@ -216,27 +206,27 @@ class VectorStore:
     # --- reading ---
 
     def __len__(self) -> int:
-        """The number of skills that have a vector or are not covered."""
+        """The number of skills that have a vector."""
         return len(self._saved.digests)
 
     def refresh(self) -> None:
         """Read what other processes have written."""
-        if not self._folder or mark_of(self._folder) == self._saved.mark:
+        if not self._folder or read_version(self._folder) == self._saved.version:
             return
         with self._lock:
             try:
                 self._replace(load(self._folder, self.embedder.id))
             except VectorsDamaged:
-                self._lose()
+                self._discard_saved()
 
     def stored_keys(self) -> list[str]:
-        """Return the keys of skills that have a vector or are not covered."""
+        """Return the keys of skills that have a vector."""
         return list(self._saved.digests)
 
     def missing(self, keys: Iterable[str]) -> list[str]:
         """Return the keys that are not embedded yet."""
-        known = self._saved.digests
-        return [key for key in keys if key not in known]
+        digests = self._saved.digests
+        return [key for key in keys if key not in digests]
 
     def nearest(
         self, queries: Matrix, limit: int, allowed: Container[str] | None = None
@@ -249,49 +239,51 @@ class VectorStore:
             allowed: The keys that count; None counts all.
         """
         np, saved = self._np, self._saved
-        if not saved.places:
+        if not saved.rows_by_key:
             return []
         if saved.matrix.shape[2] != queries.shape[1]:
-            self._lose()  # a server has changed its model
+            self._discard_saved()  # a server has changed its model
             return []
-        found: dict[str, None] = {}
-        for column in np.round(_scores(saved.matrix, queries), _COSINE_DIGITS_COUNT).T:
+        nearest_keys: dict[str, None] = {}
+        for column in np.round(_compute_cosines(saved.matrix, queries), _COSINE_DIGITS_COUNT).T:
             best: list[tuple[float, str]] = []
             order: list[int] = np.argsort(-column).tolist()
-            for at in order:
-                score = float(column[at])
+            for row in order:
+                score = float(column[row])
                 if len(best) >= limit and -score > best[limit - 1][0]:
                     break
-                key = saved.keys[at]
+                key = saved.keys[row]
                 if allowed is None or key in allowed:
                     best.append((-score, key))
             # Ties are ordered by key.
-            found.update((key, None) for _, key in sorted(best)[:limit])
-        return list(found)
+            nearest_keys.update((key, None) for _, key in sorted(best)[:limit])
+        return list(nearest_keys)
 
     def vectors(self, keys: Iterable[str]) -> tuple[list[str], Matrix]:
         """Return the keys that have vectors, and a block for each."""
         saved = self._saved
-        found = list(dict.fromkeys(key for key in keys if key in saved.places))
+        embedded_keys = list(dict.fromkeys(key for key in keys if key in saved.rows_by_key))
         size = self.embedder.dimensions
-        blocks = self._np.zeros((len(found), VECTORS_PER_SKILL_COUNT, size), self._np.float32)
+        blocks = self._np.zeros(
+            (len(embedded_keys), VECTORS_PER_SKILL_COUNT, size), self._np.float32
+        )
         try:
-            if found:
-                blocks[:] = saved.matrix[[saved.places[key] for key in found]]
-                check(blocks)
+            if embedded_keys:
+                blocks[:] = saved.matrix[[saved.rows_by_key[key] for key in embedded_keys]]
+                check_lengths(blocks)
         except ValueError:  # damaged, or of another length
-            self._lose()
+            self._discard_saved()
             return [], blocks[:0]
-        return found, blocks
+        return embedded_keys, blocks
 
     def _replace(self, saved: SavedVectors) -> None:
         self._saved = saved
         self.changes += 1
 
-    def _lose(self) -> None:
+    def _discard_saved(self) -> None:
         """Discard the saved vectors; their skills are missing again."""
         with self._lock:
-            self._replace(empty()._replace(mark=mark_of(self._folder)))
+            self._replace(make_empty()._replace(version=read_version(self._folder)))
 
     # --- filling ---
 
@@ -316,46 +308,34 @@ class VectorStore:
         """
         self.trouble = ""
         self.refresh()
-        known = self._saved.digests
-        fresh = {key: PendingVector("", None) for key in gone if key in known}
-        wanted = list(texts)
-        new = wanted if rebuild else self.changed(wanted)
-        kept = len(wanted) - len(new)
+        digests = self._saved.digests
+        fresh = {key: PendingVector("", None) for key in gone if key in digests}
+        all_texts = list(texts)
+        new_texts = all_texts if rebuild else self.changed(all_texts)
+        unchanged_count = len(all_texts) - len(new_texts)
         try:
-            for begin in range(0, len(new), MAX_BATCH_SKILLS):
-                fresh.update(self._embedded(new[begin : begin + MAX_BATCH_SKILLS]))
+            for start in range(0, len(new_texts), MAX_BATCH_SKILLS):
+                fresh.update(self._embed(new_texts[start : start + MAX_BATCH_SKILLS]))
                 if len(fresh) >= MIN_FLUSH_SKILLS:
                     self._flush(fresh)
                     fresh = {}
                 if progress is not None:
-                    progress(kept + min(begin + MAX_BATCH_SKILLS, len(new)))
+                    progress(unchanged_count + min(start + MAX_BATCH_SKILLS, len(new_texts)))
         finally:
             self._flush(fresh)
 
     def changed(self, texts: Iterable[Texts]) -> list[Texts]:
         """Return the skills whose texts are not embedded."""
-        known = self._saved.digests
-        return [one for one in texts if known.get(one[0]) != _digest(one[1])]
+        digests = self._saved.digests
+        return [entry for entry in texts if digests.get(entry[0]) != _compute_digest(entry[1])]
 
-    def _embedded(self, texts: Sequence[Texts]) -> dict[str, PendingVector]:
-        covers = [self._covers(lines) for _, lines in texts]
-        flat = [
-            text
-            for (_, lines), flags in zip(texts, covers, strict=True)
-            for text, flag in zip(lines, flags, strict=True)
-            if flag
-        ]
-        made = iter(self.embedder.embed(flat) if flat else ())
-        fresh: dict[str, PendingVector] = {}
-        for (key, lines), flags in zip(texts, covers, strict=True):
-            rows = [next(made) if flag else None for flag in flags]
-            length = next((len(row) for row in rows if row is not None), 0)
-            block = self._np.zeros((VECTORS_PER_SKILL_COUNT, length), self._np.float32)
-            for slot, row in enumerate(rows):
-                if row is not None:
-                    block[slot] = row
-            fresh[key] = PendingVector(_digest(lines), block if block.any() else None)
-        return fresh
+    def _embed(self, texts: Sequence[Texts]) -> dict[str, PendingVector]:
+        vectors = self.embedder.embed([text for _, lines in texts for text in lines])
+        blocks = self._np.reshape(vectors, (len(texts), VECTORS_PER_SKILL_COUNT, -1))
+        return {
+            key: PendingVector(_compute_digest(lines), block)
+            for (key, lines), block in zip(texts, blocks, strict=True)
+        }
 
     def _flush(self, fresh: Mapping[str, PendingVector]) -> None:
         """Write new vectors together with those that other processes have written."""
@@ -367,23 +347,23 @@ class VectorStore:
                 if self._folder:
                     with locked(os.path.join(self._folder, "writer.lock"), timeout=LOCK_WAIT_S):
                         self.refresh()
-                        save(self._folder, self.embedder.id, join(self._saved, fresh))
+                        save(self._folder, self.embedder.id, merge(self._saved, fresh))
                         saved = load(self._folder, self.embedder.id)
                 else:
-                    saved = join(saved, fresh)
+                    saved = merge(saved, fresh)
             except (OSError, VectorsDamaged) as exc:
                 self.trouble = getattr(exc, "strerror", "") or str(exc)
-                saved = join(self._saved, fresh)._replace(mark=mark_of(self._folder))
+                saved = merge(self._saved, fresh)._replace(version=read_version(self._folder))
             self._replace(saved)
 
 
-def _scores(matrix: Matrix, queries: Matrix) -> Matrix:
+def _compute_cosines(matrix: Matrix, queries: Matrix) -> Matrix:
     """Return the cosine of each skill's nearest text with each query."""
     count, slots, size = matrix.shape
     return (matrix.reshape(-1, size) @ queries.T).reshape(count, slots, -1).max(axis=1)
 
 
-def _digest(texts: Sequence[str]) -> str:
+def _compute_digest(texts: Sequence[str]) -> str:
     state = blake2b(digest_size=8)
     for text in texts:
         data = text.encode("utf-8", "surrogatepass")

@@ -15,12 +15,12 @@ from collections import Counter
 from heapq import nlargest
 from typing import TYPE_CHECKING, NamedTuple
 
-from satchel.detect.index.base import FIELDS, read_state, write_state
+from satchel.detect.index import FIELDS, read_state, write_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from satchel.detect.index.base import IndexRow, Stamp
+    from satchel.detect.index import IndexRow, Stamp
 
 BM25_K1_RATIO = 1.2
 BM25_B_RATIO = 0.75
@@ -32,12 +32,12 @@ _MIN_DEAD_ROWS = 32
 
 Postings = dict[str, bytes]
 """Term -> row number << 16 | term count, as 64 bits each."""
-_Ready = tuple[list[int], "array[float]"]
+_TermScores = tuple[list[int], "array[float]"]
 
 
-def rarity(count: int, having: int) -> float:
-    """Return the inverse document frequency of a term that `having` of `count` rows contain."""
-    return math.log(1 + (count - having + 0.5) / (having + 0.5))
+def rarity(count: int, matching_count: int) -> float:
+    """Return the inverse document frequency of a term in `matching_count` of `count` rows."""
+    return math.log(1 + (count - matching_count + 0.5) / (matching_count + 0.5))
 
 
 class _MemoryState(NamedTuple):
@@ -45,7 +45,7 @@ class _MemoryState(NamedTuple):
 
     keys: list[str]
     """By row number, including dead rows."""
-    known: dict[str, tuple[int, Stamp]]
+    rows_by_key: dict[str, tuple[int, Stamp]]
     lengths: tuple[list[int], ...]
     """Term counts by field and row number."""
     postings: tuple[Postings, ...]
@@ -57,10 +57,10 @@ class _MemoryView:
 
     def __init__(self, state: _MemoryState) -> None:
         self.state = state
-        self.count = len(state.known)
+        self.count = len(state.rows_by_key)
         self.norms: list[list[float]] = []
-        self._ready: tuple[dict[str, _Ready | None], ...] = tuple({} for _ in FIELDS)
-        self._room = _MAX_CACHED_POSTINGS
+        self._scores_by_term: tuple[dict[str, _TermScores | None], ...] = tuple({} for _ in FIELDS)
+        self._cacheable_postings = _MAX_CACHED_POSTINGS
         for lengths in state.lengths:
             total = sum(lengths)
             if state.dead:
@@ -70,32 +70,32 @@ class _MemoryView:
             floor = BM25_K1_RATIO * (1 - BM25_B_RATIO)
             self.norms.append([floor + scale * length for length in lengths])
 
-    def ready(self, field: int, term: str) -> _Ready | None:
+    def term_scores(self, field: int, term: str) -> _TermScores | None:
         """Return the rows with a term and its contribution to each; None without any."""
-        kept = self._ready[field]
-        if term in kept:
-            return kept[term]
+        cached = self._scores_by_term[field]
+        if term in cached:
+            return cached[term]
         data = self.state.postings[field].get(term)
         if data is None:
             return None
         norms, dead = self.norms[field], self.state.dead
         numbers: list[int] = []
-        parts: list[float] = []
+        weights: list[float] = []
         for packed in memoryview(data).cast("Q"):
             number = packed >> 16
             if number not in dead:
-                often = packed & _MAX_TERM_COUNT
+                term_count = packed & _MAX_TERM_COUNT
                 numbers.append(number)
-                parts.append(often * (BM25_K1_RATIO + 1) / (often + norms[number]))
+                weights.append(term_count * (BM25_K1_RATIO + 1) / (term_count + norms[number]))
         if not numbers:
-            found = None
+            scores = None
         else:
-            rare = rarity(self.count, len(numbers))
-            found = (numbers, array("d", (rare * part for part in parts)))
-        self._room -= len(numbers)
-        if self._room > 0:
-            kept[term] = found
-        return found
+            term_rarity = rarity(self.count, len(numbers))
+            scores = (numbers, array("d", (term_rarity * weight for weight in weights)))
+        self._cacheable_postings -= len(numbers)
+        if self._cacheable_postings > 0:
+            cached[term] = scores
+        return scores
 
 
 class MemoryIndex:
@@ -107,13 +107,13 @@ class MemoryIndex:
         """Read the index in `folder`; None keeps it in memory. A damaged file is ignored."""
         self._path = os.path.join(folder, "terms") if folder else None
         state = _load(self._path) if self._path else None
-        self._view = _MemoryView(state or _empty())
-        self._turn = 1 if state is not None else 0
+        self._view = _MemoryView(state or _make_empty())
+        self._version = 1 if state is not None else 0
         self._lock = threading.Lock()
 
     def stamps(self) -> Mapping[str, Stamp]:
         """Return the stamps of indexed skills by key."""
-        return {key: stamp for key, (_, stamp) in self._view.state.known.items()}
+        return {key: stamp for key, (_, stamp) in self._view.state.rows_by_key.items()}
 
     def update(
         self,
@@ -135,29 +135,29 @@ class MemoryIndex:
         old = self._view.state
         state = _MemoryState(
             list(old.keys),
-            dict(old.known),
+            dict(old.rows_by_key),
             tuple(list(lengths) for lengths in old.lengths),
             tuple(dict(postings) for postings in old.postings),
             set(old.dead),
         )
         added: tuple[dict[str, array[int]], ...] = tuple({} for _ in FIELDS)
         for key in gone:
-            if (last := state.known.pop(key, None)) is not None:
-                state.dead.add(last[0])
-        taken = 0
-        for taken, row in enumerate(rows, 1):
-            _add(state, added, row)
-            if progress is not None and taken % 500 == 0:
-                progress(taken)
-        for postings, new in zip(state.postings, added, strict=True):
-            for term, numbers in new.items():
+            if (removed := state.rows_by_key.pop(key, None)) is not None:
+                state.dead.add(removed[0])
+        processed_count = 0
+        for processed_count, row in enumerate(rows, 1):
+            _add_row(state, added, row)
+            if progress is not None and processed_count % 500 == 0:
+                progress(processed_count)
+        for postings, added_postings in zip(state.postings, added, strict=True):
+            for term, numbers in added_postings.items():
                 postings[term] = postings.get(term, b"") + numbers.tobytes()
-        if len(state.dead) > max(_MIN_DEAD_ROWS, len(state.known) // 4):
-            state = _swept(state)
+        if len(state.dead) > max(_MIN_DEAD_ROWS, len(state.rows_by_key) // 4):
+            state = _remove_dead_rows(state)
         self._view = _MemoryView(state)
-        self._turn += 1
+        self._version += 1
         if progress is not None:
-            progress(taken)
+            progress(processed_count)
         if self._path:
             # Overwrites the file of another process, which has the same content.
             write_state(self._path, _MAGIC, tuple(state))
@@ -172,29 +172,19 @@ class MemoryIndex:
         """Return the scores of the best `limit` keys per signal."""
         view = self._view
         keys = view.state.keys
-        found: dict[str, dict[str, float]] = {}
+        scores_by_signal: dict[str, dict[str, float]] = {}
         for signal, fields in signals.items():
-            scores: dict[int, float] = {}
-            so_far = scores.get
-            asked = [
-                (FIELDS.index(field), term, share * weight)
-                for field, share in fields.items()
-                for term, weight in terms
-            ]
-            for at, term, weight in asked:
-                if (ready := view.ready(at, term)) is not None:
-                    for number, part in zip(ready[0], ready[1], strict=True):
-                        scores[number] = so_far(number, 0.0) + weight * part
-            best = list(scores.items())
+            best = list(_score_rows(view, terms, fields).items())
             if allowed is not None:
                 best = [pair for pair in best if keys[pair[0]] in allowed]
             if len(best) > limit:
-                least = nlargest(limit, (pair[1] for pair in best))[-1] if limit > 0 else math.inf
-                best = [pair for pair in best if pair[1] >= least]
+                scores = [score for _, score in best]
+                min_score = nlargest(limit, scores)[-1] if limit > 0 else math.inf
+                best = [pair for pair in best if pair[1] >= min_score]
             # The order does not depend on the order of insertion.
             best.sort(key=lambda pair: (-pair[1], keys[pair[0]]))
-            found[signal] = {keys[number]: score for number, score in best[:limit]}
-        return found
+            scores_by_signal[signal] = {keys[number]: score for number, score in best[:limit]}
+        return scores_by_signal
 
     def count(self) -> int:
         """Return the number of indexed keys."""
@@ -202,51 +192,67 @@ class MemoryIndex:
 
     def version(self) -> tuple[int, ...]:
         """Return a value that differs after every update; other processes' changes are not read."""
-        return (self._turn,) if self._turn else ()
+        return (self._version,) if self._version else ()
 
 
-def _empty() -> _MemoryState:
+def _score_rows(
+    view: _MemoryView, terms: Sequence[tuple[str, float]], fields: Mapping[str, float]
+) -> dict[int, float]:
+    """Return the weighted sum of the scores of the fields by row number."""
+    scores: dict[int, float] = {}
+    get_score = scores.get
+    weighted_terms = [
+        (FIELDS.index(field), term, share * weight)
+        for field, share in fields.items()
+        for term, weight in terms
+    ]
+    for field_index, term, weight in weighted_terms:
+        if (term_scores := view.term_scores(field_index, term)) is not None:
+            for number, score in zip(*term_scores, strict=True):
+                scores[number] = get_score(number, 0.0) + weight * score
+    return scores
+
+
+def _make_empty() -> _MemoryState:
     lengths: list[list[int]] = [[] for _ in FIELDS]
     postings: list[Postings] = [{} for _ in FIELDS]
     return _MemoryState([], {}, tuple(lengths), tuple(postings), set())
 
 
-def _add(state: _MemoryState, added: tuple[dict[str, array[int]], ...], row: IndexRow) -> None:
-    last = state.known.get(row.key)
-    if last is not None:
-        state.dead.add(last[0])
+def _add_row(state: _MemoryState, added: tuple[dict[str, array[int]], ...], row: IndexRow) -> None:
+    replaced = state.rows_by_key.get(row.key)
+    if replaced is not None:
+        state.dead.add(replaced[0])
     number = len(state.keys)
     state.keys.append(row.key)
-    state.known[row.key] = (number, row.stamp)
-    for at, text in enumerate(row.fields):
+    state.rows_by_key[row.key] = (number, row.stamp)
+    for field_index, text in enumerate(row.fields):
         words = text.split()
-        state.lengths[at].append(len(words))
-        new = added[at]
-        for word, often in Counter(words).items():
-            packed = number << 16 | min(often, _MAX_TERM_COUNT)
-            if word in new:
-                new[word].append(packed)
-            else:
-                new[word] = array("Q", (packed,))
+        state.lengths[field_index].append(len(words))
+        postings = added[field_index]
+        for word, count in Counter(words).items():
+            packed = number << 16 | min(count, _MAX_TERM_COUNT)
+            postings.setdefault(word, array("Q")).append(packed)
 
 
-def _swept(state: _MemoryState) -> _MemoryState:
+def _remove_dead_rows(state: _MemoryState) -> _MemoryState:
+    """Return the state with the rows numbered again, without dead ones."""
     alive = [number for number in range(len(state.keys)) if number not in state.dead]
-    fresh = {old: new for new, old in enumerate(alive)}
+    new_numbers = {old: new for new, old in enumerate(alive)}
     postings: list[Postings] = []
     for table in state.postings:
-        kept: Postings = {}
+        live_postings: Postings = {}
         for term, data in table.items():
             numbers = array("Q")
             for packed in memoryview(data).cast("Q"):
-                if (number := fresh.get(packed >> 16)) is not None:
+                if (number := new_numbers.get(packed >> 16)) is not None:
                     numbers.append(number << 16 | packed & _MAX_TERM_COUNT)
             if numbers:
-                kept[term] = numbers.tobytes()
-        postings.append(kept)
+                live_postings[term] = numbers.tobytes()
+        postings.append(live_postings)
     return _MemoryState(
         [state.keys[number] for number in alive],
-        {key: (fresh[number], stamp) for key, (number, stamp) in state.known.items()},
+        {key: (new_numbers[number], stamp) for key, (number, stamp) in state.rows_by_key.items()},
         tuple([lengths[number] for number in alive] for lengths in state.lengths),
         tuple(postings),
         set(),

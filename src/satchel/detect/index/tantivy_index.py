@@ -22,12 +22,12 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from satchel._optional import require
-from satchel.detect.index.base import FIELDS, allowed_only, read_state, write_state
+from satchel.detect.index import FIELDS, read_state, search_allowed, write_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from satchel.detect.index.base import IndexRow, Stamp
+    from satchel.detect.index import IndexRow, Stamp
 
 _MAX_SMALL_UPDATE_ROWS = 512
 _SMALL_HEAP_BYTES = 15_000_000
@@ -35,9 +35,9 @@ _SMALL_HEAP_BYTES = 15_000_000
 _LARGE_HEAP_BYTES = 1_000_000_000
 """Fits a million short skills in one segment; each further segment slows every search. Only used
 memory is allocated."""
-_SPACES = "satchel_spaces"
+_TOKENIZER_NAME = "satchel_spaces"
 _MAGIC = b"satchel-rows-2\n"
-_SCORE = itemgetter(0)
+_hit_score = itemgetter(0)
 
 
 class _TantivyRows(NamedTuple):
@@ -60,11 +60,11 @@ class _TantivyView(NamedTuple):
     """An opened commit."""
 
     searcher: Any
-    docs: int
+    document_count: int
     schema: Any
     rows: _TantivyRows
-    mark: tuple[int, ...]
-    """Process, inode and time of both files: another mark, another commit."""
+    version: tuple[int, ...]
+    """Process, inode and time of both files: another version, another commit."""
 
 
 class TantivyIndex:
@@ -82,15 +82,15 @@ class TantivyIndex:
         self._tantivy: Any = require("tantivy", "search")
         os.makedirs(folder, mode=0o700, exist_ok=True)
         self._folder = os.path.join(folder, "index")
-        self._meta = os.path.join(self._folder, "meta.json")
-        self._rows = os.path.join(folder, "rows")
+        self._meta_path = os.path.join(self._folder, "meta.json")
+        self._rows_path = os.path.join(folder, "rows")
         self._lock = threading.Lock()
         self._view: _TantivyView | None = None
-        self._refused: tuple[int, ...] | None = None
+        self._damaged_version: tuple[int, ...] | None = None
 
     def stamps(self) -> Mapping[str, Stamp]:
         """Return the stamps of indexed skills by key."""
-        view = self._current()
+        view = self._current_view()
         return view.rows.stamps if view is not None else {}
 
     def update(
@@ -104,39 +104,40 @@ class TantivyIndex:
         A damaged index is removed first, so callers hold a lock of their own (`IndexSync`).
 
         Raises:
-            TimeoutError: another process is writing.
+            TimeoutError: another process is writer.
             OSError: it cannot be written.
         """
-        todo = iter(rows)
-        first = list(islice(todo, _MAX_SMALL_UPDATE_ROWS + 1))
-        heap = _SMALL_HEAP_BYTES if len(first) <= _MAX_SMALL_UPDATE_ROWS else _LARGE_HEAP_BYTES
-        with _Writing(self._writable(), heap, self._tantivy.Document) as writing:
-            view = self._current()  # no other writer from here on
-            old = view.rows if view is not None else _NO_ROWS
+        remaining_rows = iter(rows)
+        first_rows = list(islice(remaining_rows, _MAX_SMALL_UPDATE_ROWS + 1))
+        is_small = len(first_rows) <= _MAX_SMALL_UPDATE_ROWS
+        heap_bytes = _SMALL_HEAP_BYTES if is_small else _LARGE_HEAP_BYTES
+        with _IndexWriter(self._open_for_writing(), heap_bytes, self._tantivy.Document) as writer:
+            view = self._current_view()  # no other writer from here on
+            old_rows = view.rows if view is not None else _NO_ROWS
             # A killed update may have left rows that `rows` does not list.
-            is_behind = view is not None and old.commit < _last_commit(self._meta)
-            stamps, keys = dict(old.stamps), dict(old.keys)
+            is_behind = view is not None and old_rows.commit < _last_commit(self._meta_path)
+            stamps, keys = dict(old_rows.stamps), dict(old_rows.keys)
             dropped = [key for key in gone if stamps.pop(key, None) is not None]
-            for number in map(_number, dropped):
-                writing.drop(number)
+            for number in map(_document_number, dropped):
+                writer.drop(number)
                 del keys[number]
-            taken = 0
-            for taken, row in enumerate(chain(first, todo), 1):
-                number = _number(row.key)
+            processed_count = 0
+            for processed_count, row in enumerate(chain(first_rows, remaining_rows), 1):
+                number = _document_number(row.key)
                 if is_behind or row.key in stamps:
-                    writing.drop(number)
-                writing.add(number, row)
+                    writer.drop(number)
+                writer.add(number, row)
                 stamps[row.key] = row.stamp
                 keys[number] = row.key
-                if progress is not None and taken % 500 == 0:
-                    progress(taken)
-            commit = writing.commit()
-            fields = old.fields.union(writing.used)
-            write_state(self._rows, _MAGIC, (commit, tuple(fields), stamps, list(keys), []))
-            kept = _TantivyRows(commit, fields, stamps, keys)
-            self._view = self._view_of(kept, self._mark())
+                if progress is not None and processed_count % 500 == 0:
+                    progress(processed_count)
+            commit = writer.commit()
+            fields = old_rows.fields.union(writer.used_fields)
+            write_state(self._rows_path, _MAGIC, (commit, tuple(fields), stamps, list(keys), []))
+            saved_rows = _TantivyRows(commit, fields, stamps, keys)
+            self._view = self._make_view(saved_rows, self._read_version())
         if progress is not None:
-            progress(taken)
+            progress(processed_count)
 
     def search_signals(
         self,
@@ -146,33 +147,35 @@ class TantivyIndex:
         allowed: Collection[str] | None = None,
     ) -> dict[str, dict[str, float]]:
         """Return the scores of the best `limit` keys per signal."""
-        view = self._current()
+        view = self._current_view()
         if view is None or not terms or limit < 1:
             return {signal: {} for signal in signals}
-        sane = [(_encodable(term), weight) for term, weight in terms]
+        encodable_terms = [(_encodable(term), weight) for term, weight in terms]
         try:
             return {
-                signal: self._best(view, fields, sane, limit, None)
+                signal: self._score_best(view, fields, encodable_terms, limit, None)
                 if allowed is None
-                else allowed_only(partial(self._best, view, fields, sane), limit, allowed)
+                else search_allowed(
+                    partial(self._score_best, view, fields, encodable_terms), limit, allowed
+                )
                 for signal, fields in signals.items()
             }
         except BaseException as exc:  # noqa: BLE001 - `_reason_or_raise` raises what is not about the index
             _reason_or_raise(exc)
-            self._refuse(view.mark)
+            self._mark_damaged(view.version)
             return {signal: {} for signal in signals}
 
     def count(self) -> int:
         """Return the number of indexed keys."""
-        view = self._view or self._current()
-        return view.docs if view is not None else 0
+        view = self._view or self._current_view()
+        return view.document_count if view is not None else 0
 
     def version(self) -> tuple[int, ...]:
         """Return a value that differs after every change by any process."""
-        view = self._current()
-        return view.mark if view is not None else ()
+        view = self._current_view()
+        return view.version if view is not None else ()
 
-    def _best(
+    def _score_best(
         self,
         view: _TantivyView,
         fields: Mapping[str, float],
@@ -192,64 +195,70 @@ class TantivyIndex:
             if field in view.rows.fields
             for term, weight in terms
         ]
-        most = min(limit, view.docs)
-        if not most or not parts:
+        hit_limit = min(limit, view.document_count)
+        if not hit_limit or not parts:
             return {}
-        asked = query.boolean_query(parts)
+        goal_query = query.boolean_query(parts)
         if keys is not None:
-            few = query.term_set_query(schema, "num", [_number(key) for key in keys])
+            key_query = query.term_set_query(schema, "num", [_document_number(key) for key in keys])
             must = self._tantivy.Occur.Must
-            asked = query.boolean_query([(must, asked), (must, query.const_score_query(few, 0.0))])
-        hits = view.searcher.search(asked, most, count=False).hits
+            goal_query = query.boolean_query(
+                [(must, goal_query), (must, query.const_score_query(key_query, 0.0))]
+            )
+        hits = view.searcher.search(goal_query, hit_limit, count=False).hits
         numbers = view.searcher.fast_field_values("num", [hit[1] for hit in hits])
-        names = view.rows.keys
+        keys_by_number = view.rows.keys
         try:
             # In C from end to end: this is as much work as the search of a small library.
-            return dict(zip(map(names.__getitem__, numbers), map(_SCORE, hits), strict=True))
+            return dict(
+                zip(map(keys_by_number.__getitem__, numbers), map(_hit_score, hits), strict=True)
+            )
         except KeyError:  # `rows` is older than the commit
             pairs = zip(numbers, hits, strict=True)
-            return {names[number]: hit[0] for number, hit in pairs if number in names}
+            return {
+                keys_by_number[number]: hit[0] for number, hit in pairs if number in keys_by_number
+            }
 
-    def _current(self) -> _TantivyView | None:
+    def _current_view(self) -> _TantivyView | None:
         """Return the newest usable commit; None without one."""
         try:
-            mark = self._mark()
+            version = self._read_version()
         except OSError:
             return None
         view = self._view
-        if view is not None and view.mark == mark:
+        if view is not None and view.version == version:
             return view
-        if mark == self._refused:
+        if version == self._damaged_version:
             return None
         with self._lock:
             try:
-                rows = _read_rows(self._rows)
-                if not 0 <= rows.commit <= _last_commit(self._meta):
-                    self._refuse(mark)  # its two files do not belong together
+                rows = _read_rows(self._rows_path)
+                if not 0 <= rows.commit <= _last_commit(self._meta_path):
+                    self._mark_damaged(version)  # its two files do not belong together
                     return None
-                self._view = self._view_of(rows, mark)
+                self._view = self._make_view(rows, version)
             except BaseException as exc:  # noqa: BLE001 - the same
                 _reason_or_raise(exc)
-                self._refuse(mark)
+                self._mark_damaged(version)
                 return None
             return self._view
 
-    def _view_of(self, rows: _TantivyRows, mark: tuple[int, ...]) -> _TantivyView:
+    def _make_view(self, rows: _TantivyRows, version: tuple[int, ...]) -> _TantivyView:
         index = self._open()
         searcher = index.searcher()
-        return _TantivyView(searcher, int(searcher.num_docs), index.schema, rows, mark)
+        return _TantivyView(searcher, int(searcher.num_docs), index.schema, rows, version)
 
-    def _mark(self) -> tuple[int, ...]:
-        one, other = os.stat(self._meta), os.stat(self._rows)
-        times = (one.st_mtime_ns, one.st_size, other.st_mtime_ns, other.st_size)
-        return os.getpid(), one.st_ino, other.st_ino, *times
+    def _read_version(self) -> tuple[int, ...]:
+        meta, rows = os.stat(self._meta_path), os.stat(self._rows_path)
+        times = (meta.st_mtime_ns, meta.st_size, rows.st_mtime_ns, rows.st_size)
+        return os.getpid(), meta.st_ino, rows.st_ino, *times
 
-    def _writable(self) -> Any:
+    def _open_for_writing(self) -> Any:
         """Return the index for writing: an empty one without a usable one."""
-        if self._current() is None:
+        if self._current_view() is None:
             self._view = None
-            if os.path.lexists(self._rows):
-                os.unlink(self._rows)
+            if os.path.lexists(self._rows_path):
+                os.unlink(self._rows_path)
             shutil.rmtree(self._folder, ignore_errors=True)
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
         try:
@@ -257,8 +266,8 @@ class TantivyIndex:
         except BaseException as exc:
             raise OSError(f"tantivy: {_reason_or_raise(exc)}") from exc
 
-    def _refuse(self, mark: tuple[int, ...]) -> None:
-        self._refused = mark
+    def _mark_damaged(self, version: tuple[int, ...]) -> None:
+        self._damaged_version = version
         self._view = None
 
     def _open(self) -> Any:
@@ -268,28 +277,28 @@ class TantivyIndex:
         # Not an unsigned one: deleting by the term of such a field finds nothing (0.27).
         builder.add_integer_field("num", indexed=True, fast=True)
         for field in FIELDS:
-            builder.add_text_field(field, tokenizer_name=_SPACES, index_option="freq")
+            builder.add_text_field(field, tokenizer_name=_TOKENIZER_NAME, index_option="freq")
         index = tantivy.Index(builder.build(), self._folder)
         spaces = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).build()
-        index.register_tokenizer(_SPACES, spaces)
+        index.register_tokenizer(_TOKENIZER_NAME, spaces)
         index.config_reader("manual")
         return index
 
 
-class _Writing:
+class _IndexWriter:
     """A tantivy writer for one update, which is committed or discarded."""
 
-    def __init__(self, index: Any, heap: int, document: Any) -> None:
+    def __init__(self, index: Any, heap_bytes: int, document: Any) -> None:
         self._index = index
-        self._heap = heap
+        self._heap_bytes = heap_bytes
         self._document = document
         self._writer: Any = None
-        self.used: set[str] = set()
+        self.used_fields: set[str] = set()
 
     def __enter__(self) -> Self:
         try:
             # One thread writes one segment.
-            self._writer = self._index.writer(self._heap, 1)
+            self._writer = self._index.writer(self._heap_bytes, 1)
             # A process killed during a commit leaves a file whose name the next one needs.
             self._writer.garbage_collect_files()
         except ValueError as exc:
@@ -303,9 +312,9 @@ class _Writing:
         try:
             # Ends the writer and releases its lock, now; merges are waited for, they are short.
             writer.wait_merging_threads()
-        except BaseException as second:
+        except BaseException as close_error:
             if exc is None:
-                raise OSError(f"tantivy: {_reason_or_raise(second)}") from second
+                raise OSError(f"tantivy: {_reason_or_raise(close_error)}") from close_error
         if exc is not None and not isinstance(exc, (OSError, TypeError)):
             raise OSError(f"tantivy: {_reason_or_raise(exc)}") from exc
 
@@ -315,7 +324,7 @@ class _Writing:
         for field, text in zip(FIELDS, row.fields, strict=True):
             if text:
                 document.add_text(field, _encodable(text))
-                self.used.add(field)
+                self.used_fields.add(field)
         self._writer.add_document(document)
 
     def drop(self, number: int) -> None:
@@ -334,7 +343,7 @@ def _read_rows(path: str) -> _TantivyRows:
     return _TantivyRows(commit, frozenset(used), stamps, dict(zip(numbers, stamps, strict=True)))
 
 
-def _number(key: str) -> int:
+def _document_number(key: str) -> int:
     """Return 63 bits of a hash of the key."""
     data = key.encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(data, digest_size=8).digest(), "big") >> 1

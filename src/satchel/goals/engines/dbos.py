@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from datetime import UTC, datetime
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -23,24 +24,27 @@ from satchel.goals import approvals
 from satchel.goals.artifacts import DatabaseArtifacts
 from satchel.goals.database import IDLE_TRANSACTION_S
 from satchel.goals.engines import base
+from satchel.goals.engines.dbos_queries import ENGINE, FIRING, WORKFLOW, runs_ended_before
 from satchel.goals.engines.dbos_runs import (
-    ENGINE,
     QUEUE,
-    WORKFLOW,
     DbosRuns,
     RunId,
     RunOrder,
+    RunWatch,
     own_queue,
+    parse,
 )
+from satchel.goals.engines.dbos_status import read_status
 from satchel.goals.engines.dbos_tables import SCHEMA, DbosTables, worker_name
 from satchel.goals.engines.dbos_worker import APPLICATION, VERSION, DbosWorker
-from satchel.goals.model import OVER
+from satchel.goals.model import FINAL_GOAL_STATES, Schedule
 from satchel.goals.plan_checks import require_valid
 from satchel.goals.reports import pack, report_of
 from satchel.goals.step_runner import StepContext
+from satchel.goals.telemetry import report_end
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import CoroutineType
 
     from satchel.goals.artifacts import Artifacts
@@ -54,6 +58,7 @@ if TYPE_CHECKING:
         Plan,
         StepRunner,
     )
+    from satchel.goals.status import GoalStatus
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -83,7 +88,8 @@ class DbosEngine:
         database: A path, `sqlite:///…` or `postgresql://…`.
         only: The one goal that this process may run; all when empty. The approvals and skills of
             a user apply to their own goals.
-        at_once: Maximum number of goals per worker.
+        at_once: Maximum number of goals per worker. DBOS stores it with the queue: that of the
+            worker which started last holds for all workers.
         poll: Seconds between polls for new goals.
         lease: Seconds after which a silent worker is considered dead. A dead worker of the same
             machine is detected at once.
@@ -103,13 +109,18 @@ class DbosEngine:
     ) -> None:
         self._store = DbosTables(database)
         self.artifacts: Artifacts = DatabaseArtifacts(self._store.execute, self._store.rows)
-        self._context = StepContext(runner, self.artifacts) if runner else None
+        self._context = (
+            StepContext(runner, self.artifacts, suspects=asyncio.Lock(), engine=ENGINE)
+            if runner
+            else None
+        )
         self._only = only
         self._at_once = at_once
         self._poll = poll
         self._lease = lease
         self.client: Any = None
         self._runs: DbosRuns
+        self._watch = RunWatch(self._store)
         self._worker: DbosWorker | None = None
 
     async def __aenter__(self) -> Self:
@@ -118,8 +129,9 @@ class DbosEngine:
             if self._context is not None:
                 worker = DbosWorker(
                     self._store, self._runs, self._context, self._continue_answered, self._only,
-                    self._lease,
+                    self._lease, start=self._start_first_run,
                 )  # fmt: skip
+                worker.about["at_once"] = self._at_once
                 await worker.launch()
                 self._worker = worker
         except BaseException:
@@ -149,8 +161,8 @@ class DbosEngine:
         )
         self.client = client
         name = worker_name()
-        own = own_queue(name) if self._context and self._only else QUEUE
-        for queue in {QUEUE, own}:
+        own_name = own_queue(name) if self._context and self._only else QUEUE
+        for queue in {QUEUE, own_name}:
             client.register_queue(
                 queue,
                 worker_concurrency=self._at_once,
@@ -158,9 +170,10 @@ class DbosEngine:
                 on_conflict="always_update" if self._context else "never_update",
                 application_name=APPLICATION,
             )
-        self._runs = DbosRuns(client, self._store, own, name)
+        self._runs = DbosRuns(client, self._store, own_name, name)
 
     async def _disconnect(self) -> None:
+        await self._watch.close()
         if self.client is not None:
             await asyncio.to_thread(self.client.destroy)
             self.client = None
@@ -172,14 +185,18 @@ class DbosEngine:
     def submit(self, goal: Goal) -> GoalReport:
         """Start a goal; a known id with the same plan changes nothing."""
         require_valid(goal)
-        first = str(RunId(goal.id, 1, 1))
-        if self._enqueue(RunOrder(goal, first)):
+        if self._start_first_run(goal):
             return report_of(goal, {}, "queued", engine=ENGINE)
         run = self._runs.latest(goal.id)
-        known = (run.order.goal.plan, self._runs.order(first).goal.plan)
-        if pack(goal.plan) not in map(pack, known):
+        first = str(RunId(goal.id, 1, 1))
+        plans = (run.order.goal.plan, self._runs.order(first).goal.plan)
+        if pack(goal.plan) not in map(pack, plans):
             raise base.plan_conflict(goal.id)
         return self._runs.report(run)
+
+    def _start_first_run(self, goal: Goal) -> bool:
+        """Start a goal; False when it was started before."""
+        return self._enqueue(RunOrder(goal, str(RunId(goal.id, 1, 1))))
 
     def _enqueue(self, order: RunOrder, delay: float | None = None) -> bool:
         """Enqueue a run; False when it exists already."""
@@ -191,6 +208,7 @@ class DbosEngine:
             "workflow_id": order.run,
             "workflow_id_reuse_policy": "reject",
             "app_version": VERSION,
+            "priority": order.goal.priority,
             "attributes": {"begun": time.time()},
         }
         if delay is not None:
@@ -201,19 +219,38 @@ class DbosEngine:
             return False
         return True
 
-    @in_thread
-    def retry(self, goal_id: str, *, from_step: str = "", plan: Plan | None = None) -> GoalReport:
+    async def retry(
+        self,
+        goal_id: str,
+        *,
+        from_step: str = "",
+        plan: Plan | None = None,
+        versions: Mapping[str, str] | None = None,
+    ) -> GoalReport:
         """Start a new revision of a goal that is over or asks; valid results are kept."""
+        await base.wait_until_cancelled(goal_id, lambda: self._latest_run(goal_id))
+        return await self._retry(goal_id, from_step, plan, versions)
+
+    @in_thread
+    def _retry(
+        self, goal_id: str, from_step: str, plan: Plan | None, versions: Mapping[str, str] | None
+    ) -> GoalReport:
         run = self._runs.latest(goal_id)
         if run.is_active:
             raise base.goal_running(goal_id)
-        order, results = run.order, self._runs.report(run).steps
-        goal, kept = base.new_revision(order.goal, results, plan, from_step)
+        if run.state == "asking" and goal_id in self._store.answered_goals():
+            self._continue_goal(goal_id)
+            raise base.goal_running(goal_id)
+        order, results = run.order, self._runs.report(run).results
+        goal, valid_results = base.new_revision(order.goal, results, plan, from_step, versions)
         revision = run.id.revision + 1
-        now = RunId(goal_id, revision, 1)
-        if not self._enqueue(run.successor(now, goal=goal, keep=[*kept])):
-            raise base.goal_running(goal_id)  # another process did it first
-        return report_of(goal, kept, "queued", engine=ENGINE, revision=revision)
+        next_id = RunId(goal_id, revision, 1)
+        claimed_id = self._store.claim_successor(goal_id, str(run.id), str(next_id))
+        order = run.successor(next_id, goal=goal, keep=[*valid_results])
+        if claimed_id != str(next_id) or not self._enqueue(order):
+            raise base.goal_changed(goal_id)
+        self._store.remove_deadlines(goal_id, revision)
+        return report_of(goal, valid_results, "queued", engine=ENGINE, revision=revision)
 
     @in_thread
     def resume(self, goal_id: str) -> GoalReport:
@@ -221,7 +258,7 @@ class DbosEngine:
         run = self._runs.latest(goal_id)
         if run.status == "PENDING" and self._store.is_alive(run.row.executor_id or ""):
             raise base.goal_running(goal_id)
-        if run.state == "cancelled":
+        if run.status == "CANCELLED":
             raise base.goal_cancelled(goal_id)
         return self._runs.report(run)
 
@@ -236,29 +273,49 @@ class DbosEngine:
         if not approvals.is_new_answer(self._runs.report(run), step, answer, answers.get(step)):
             return
         self._store.add_answer(goal_id, revision, step, answer)
-        recorded = self._store.answers(goal_id, revision)[step]
+        recorded = self._store.answers(goal_id, revision).get(step)
+        if recorded is None:  # it came too late, and the same answer of another caller did, too
+            raise base.goal_changed(goal_id)
         if recorded != answer:  # another answer was first: raises
             approvals.is_new_answer(self._runs.report(run), step, answer, recorded)
-        self._continue_goal(goal_id)
+        in_time = self._continue_goal(goal_id)
+        run = self._runs.latest(goal_id)
+        if run.id.revision != revision:
+            in_time = False
+        elif run.status == "CANCELLED":
+            in_time = self._runs.report(run).steps[step].state != "cancelled"
+        if not in_time:
+            self._store.remove_answer(goal_id, revision, step)
+            raise base.goal_changed(goal_id)
 
-    def _continue_goal(self, goal_id: str) -> None:
-        """Start the next run of a goal that asked and was answered, unless it runs."""
+    def _continue_goal(self, goal_id: str) -> bool:
+        """Start the next run of a goal that asked and was answered, unless it runs.
+
+        Returns:
+            False when another change of the goal was first.
+        """
         run = self._runs.latest(goal_id)
         if run.is_active:
-            return
+            return True
         answers = self._store.answers(goal_id, run.id.revision)
-        now = run.id._replace(number=run.id.number + 1)
-        if run.state == "asking" and not self._enqueue(run.successor(now, answers=answers)):
-            return  # another process did it first
+        if run.state == "asking":
+            next_id = run.id._replace(number=run.id.number + 1)
+            claimed_id = self._store.claim_successor(goal_id, str(run.id), str(next_id))
+            if claimed_id != str(next_id):
+                return False
+            if not self._enqueue(run.successor(next_id, answers=answers)):
+                return True  # another process did it first
         self._store.mark_used(goal_id, run.id.revision, list(answers))
+        return True
 
     def _continue_answered(self) -> None:
-        """Continue all goals whose answers were recorded while they ran."""
+        """Continue all goals whose answers were recorded while they ran, or are overdue."""
+        self._store.add_overdue_answers(self._only)
         for goal_id in self._store.answered_goals():
             try:
                 self._continue_goal(goal_id)
             except NotFound:  # it was removed from the database
-                self._store.remove_answers(goal_id)
+                self._store.remove_goals([goal_id])
 
     async def cancel(self, goal_id: str) -> None:
         """Cancel a goal; the worker of running steps ends them."""
@@ -268,28 +325,87 @@ class DbosEngine:
 
     @in_thread
     def _cancel(self, goal_id: str) -> None:
-        while (run := self._runs.latest(goal_id)).state not in OVER:
-            ended = str(run.id)
+        over = FINAL_GOAL_STATES | {"cancelling"}
+        cancelled_id = ""
+        while (run := self._runs.latest(goal_id)).state not in over:
+            cancelled_id = str(run.id)
             if run.state == "asking":  # a placeholder run takes the id of the next run
-                end = run.successor(run.id._replace(number=run.id.number + 1))
-                if not self._enqueue(end, _NEVER_S):
+                next_id = run.id._replace(number=run.id.number + 1)
+                # Or the id of a retry, whose process may have died before it began.
+                cancelled_id = self._store.claim_successor(goal_id, str(run.id), str(next_id))
+                if not self._enqueue(run.successor(parse(cancelled_id)), _NEVER_S):
                     continue  # it has continued meanwhile
-                ended = end.run
-            self.client.cancel_workflow(ended)
+            self.client.cancel_workflow(cancelled_id)
+        if cancelled_id and run.state in {"cancelling", "cancelled"}:
+            report_end(ENGINE, goal_id, "cancelled")
 
     async def forget(self, goal_id: str) -> None:
         """Remove a goal that is over, with its runs, answers and large outputs."""
         run = await self._latest_run(goal_id)
-        if run.state not in OVER:
+        if run.state not in FINAL_GOAL_STATES:
             raise base.goal_not_over(goal_id, run.state)
-        await self.artifacts.forget(goal_id)  # first: a remaining goal can be removed again
-        await self._remove(goal_id)
+        await self._remove([goal_id])
 
     @in_thread
-    def _remove(self, goal_id: str) -> None:
-        self._store.remove_answers(goal_id)
-        rows = self._runs.rows(workflow_id_prefix=f"{goal_id}.")
-        self.client.delete_workflows([row.workflow_id for row in rows])
+    def ended_before(self, moment: float) -> Sequence[str]:
+        """The ids of the goals that ended before a moment."""
+        runs = map(parse, runs_ended_before(self._store.rows, moment))
+        goals = [*dict.fromkeys(run.goal for run in runs)]
+        latest = self._runs.latest_of(goals, load_input=False)
+        return [goal for goal, run in latest.items() if 0 < run.ended < moment]
+
+    async def forget_all(self, goal_ids: Sequence[str]) -> Sequence[str]:
+        """Remove those of the goals that are over."""
+        return await self._remove(goal_ids)
+
+    @in_thread
+    def _remove(self, goal_ids: Sequence[str]) -> list[str]:
+        latest = self._runs.latest_of(goal_ids)
+        over = [goal for goal, run in latest.items() if run.state in FINAL_GOAL_STATES]
+        if over:
+            runs = self._runs.all_ids([latest[goal] for goal in over])
+            self._store.remove_goals(over)  # first: a remaining run can be removed again
+            self.client.delete_workflows(runs)
+        return over
+
+    # --- schedules ------------------------------------------------------------------------
+
+    @in_thread
+    def schedule(self, goal: Goal, cron: str) -> None:
+        """Make or replace a schedule; workers start its goals."""
+        from dbos import error
+
+        base.require_valid_schedule(goal)
+        schedule = {
+            "schedule_name": goal.id,
+            "workflow_name": FIRING,
+            "schedule": cron,
+            "context": pack(goal),
+            "queue_name": QUEUE,
+        }
+        try:
+            self.client.apply_schedules([schedule])
+        except error.DBOSException:
+            raise base.cron_invalid(cron) from None
+
+    @in_thread
+    def schedules(self) -> Sequence[Schedule]:
+        """Return all schedules, by name."""
+        from croniter import croniter
+
+        def next_time(cron: str) -> float:
+            times = croniter(cron, datetime.now(UTC), second_at_beginning=True)
+            return times.get_next(float)
+
+        crons = {row["schedule_name"]: row["schedule"] for row in self.client.list_schedules()}
+        return [Schedule(name, cron, next_time(cron)) for name, cron in sorted(crons.items())]
+
+    @in_thread
+    def unschedule(self, name: str) -> None:
+        """Remove a schedule."""
+        if self.client.get_schedule(name) is None:
+            raise base.schedule_missing(name)
+        self.client.delete_schedule(name)
 
     # --- reports --------------------------------------------------------------------------
 
@@ -300,8 +416,16 @@ class DbosEngine:
 
     async def wait(self, goal_id: str, timeout: float | None = None) -> GoalReport:  # noqa: ASYNC109
         """Wait until it is over or asks; return the report when the time is up."""
-        await base.wait_until_rest(lambda: self._latest_run(goal_id), timeout, 0.02, 0.5)
-        return await self.report(goal_id)
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            run = await self._latest_run(goal_id)
+            left = None if end is None else end - time.monotonic()
+            if run.state in base.AT_REST or (left is not None and left <= 0):
+                return await asyncio.to_thread(self._runs.report, run)
+            if run.is_active:
+                await self._watch.wait_for_end(str(run.id), left)
+            else:  # its steps have not ended
+                await asyncio.sleep(0.1 if left is None else min(left, 0.1))
 
     @in_thread
     def _latest_run(self, goal_id: str) -> DbosRun:
@@ -319,6 +443,11 @@ class DbosEngine:
         """Summaries, newest first."""
         return self._runs.summaries(states, limit, before)
 
+    @in_thread
+    def status(self) -> GoalStatus:
+        """Read the status in one transaction; the number of queries does not grow with goals."""
+        return read_status(self._store)
+
     async def work(self, *, drain: float = 30.0) -> None:
         """Work until cancelled; then finish the running steps within `drain` seconds."""
         if self._worker is None:
@@ -328,3 +457,9 @@ class DbosEngine:
             await asyncio.Event().wait()
         finally:
             await worker.close(drain)
+
+    async def health(self) -> str:
+        """Why this worker cannot run steps; empty when it can."""
+        if self._worker is None:
+            raise base.no_runner()
+        return self._worker.problem()

@@ -6,41 +6,49 @@ a person starts another one that continues where the one before it stopped.
 
 from __future__ import annotations
 
+import asyncio
+import json
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from satchel.errors import NotFound
 from satchel.goals.engines import base
-from satchel.goals.model import OVER, Answer, Goal, StepResult
-from satchel.goals.plan_checks import running_steps
+from satchel.goals.engines.dbos_queries import (
+    ENGINE,
+    RUN_STATES,
+    WORKFLOW,
+    active_runs,
+    first_runs,
+    step_outputs,
+)
+from satchel.goals.model import FINAL_GOAL_STATES, Answer, Goal, StepResult
 from satchel.goals.reports import (
     NESTED_RECORDS,
+    add_begun,
     continued_results,
     last_event_time,
     report_of,
     summary_of,
     unpack,
 )
+from satchel.goals.step_runner import worker_label
 from satchel.i18n import say, unpack_messages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from dbos import DBOSClient, WorkflowStatus
 
+    from satchel.goals.engines.dbos_queries import GoalPosition
     from satchel.goals.engines.dbos_tables import DbosTables
-    from satchel.goals.model import GoalReport, GoalState, GoalSummary
+    from satchel.goals.model import GoalReport, GoalState, GoalSummary, StepBegun
 
-ENGINE = "dbos"
-WORKFLOW = "satchel.goal"
-STEP = "step:"
 QUEUE = "satchel-goals"
-MAX_RECOVERIES = 100
-"""A run whose workers died this often is cancelled."""
-_PAGE_ROWS = 200
-_STATES: dict[str, GoalState] = {
-    "ENQUEUED": "queued", "DELAYED": "queued", "PENDING": "running", "CANCELLED": "cancelled",
-}  # fmt: skip
+_MAX_PAGE_ROWS = 500
+_AHEAD = range(1, 9)
+"""How many further runs of a goal are asked for at once."""
+_MIN_PAUSE_S, _MAX_PAUSE_S = 0.05, 0.5
+"""Between two queries for the runs that are waited for."""
 
 
 class RunId(NamedTuple):
@@ -81,6 +89,8 @@ class DbosRun(NamedTuple):
     id: RunId
     status: str
     row: WorkflowStatus
+    running_steps: tuple[StepBegun, ...] = ()
+    """The steps of a cancelled run that have not ended."""
 
     @property
     def order(self) -> RunOrder:
@@ -93,20 +103,9 @@ class DbosRun(NamedTuple):
         return order._replace(**changes)
 
     @property
-    def enqueued_at(self) -> float:
-        """When it was enqueued: DBOS itself records only seconds, on SQLite."""
-        about = self.row.attributes or {}
-        return float(about.get("begun") or (self.row.created_at or 0) / 1000)
-
-    @property
-    def deaths(self) -> int:
-        """Number of workers that died while running it."""
-        return (self.row.attributes or {}).get("deaths", 0)
-
-    @property
     def ended(self) -> float:
         """When it ended, by the clock of the database; 0 while it runs."""
-        if self.state not in OVER:
+        if self.state not in FINAL_GOAL_STATES:
             return 0.0
         return (self.row.completed_at or self.row.updated_at or 0) / 1000
 
@@ -120,15 +119,15 @@ class DbosRun(NamedTuple):
         """The goal's state."""
         if self.status == "SUCCESS":
             return cast("Any", self.row.output or {}).get("state", "failed")
-        return _STATES.get(self.status, "failed")
+        if self.running_steps:
+            return "cancelling"
+        return RUN_STATES.get(self.status, "failed")
 
     @property
     def reason(self) -> str:
         """Why it is not done; empty for a goal that was cancelled by a person."""
         if self.status == "SUCCESS":
             return unpack_messages(cast("Any", self.row.output or {})).get("reason", "")
-        if self.status == "CANCELLED" and self.deaths >= MAX_RECOVERIES:
-            return say("Its workers died {count} times", count=self.deaths)
         if self.status == "ERROR":
             return str(self.row.error)
         return ""
@@ -149,26 +148,66 @@ class DbosRuns:
         Raises:
             NotFound: there is no such goal.
         """
-        first = RunId(goal, 1, 1)
-        runs = self._some([first, RunId(goal, 1, 2), RunId(goal, 2, 1)])
+        runs = self.latest_of([goal])
         if not runs:
             raise base.goal_missing(goal)
-        if list(runs) == [first]:
-            return runs[first]
-        latest = max(runs)
-        # Revisions and runs are numbered without gaps. Asking for exact ids costs the same with a
-        # million goals; asking for all that begin with this one's would read them all.
-        while more := self._some([RunId(goal, latest.revision + n, 1) for n in range(1, 9)]):
-            runs |= more
-            latest = max(runs)
-        while more := self._some([latest._replace(number=latest.number + n) for n in range(1, 9)]):
-            runs |= more
-            latest = max(runs)
-        return runs[latest]
+        return runs[goal]
 
-    def _some(self, ids: Sequence[RunId]) -> dict[RunId, DbosRun]:
-        found = self.client.list_workflows(workflow_ids=[str(one) for one in ids])
-        return {run.id: run for run in map(_run, found)}
+    def latest_of(self, goals: Sequence[str], *, load_input: bool = True) -> dict[str, DbosRun]:
+        """The latest run of each goal that exists, in the order of the goals.
+
+        Revisions and runs are numbered without gaps. Asking for exact ids costs the same with a
+        million goals; asking for all that begin with a goal's id would read them all.
+        """
+        latest: dict[str, DbosRun] = {}
+
+        def load(ids: list[RunId]) -> list[RunId]:
+            """Load these runs; returns the latest of each goal that has one of them."""
+            runs = self._runs_by_id(ids, load_input=load_input)
+            latest.update({run.goal: runs[run] for run in sorted(runs)})
+            return [latest[goal].id for goal in {run.goal for run in runs}]
+
+        newer = load([RunId(goal, *run) for goal in goals for run in ((1, 1), (1, 2), (2, 1))])
+        newer = several = [run for run in newer if run[1:] != (1, 1)]
+        while newer:
+            newer = load([RunId(run.goal, run.revision + n, 1) for run in newer for n in _AHEAD])
+        newer = [latest[run.goal].id for run in several]
+        while newer:
+            newer = load([run._replace(number=run.number + n) for run in newer for n in _AHEAD])
+        self._add_running_steps(latest)
+        return {goal: latest[goal] for goal in goals if goal in latest}
+
+    def _add_running_steps(self, latest: dict[str, DbosRun]) -> None:
+        """Add to cancelled runs the steps that have begun in a live worker, and have no result."""
+        cancelled = [run for run in latest.values() if run.status == "CANCELLED"]
+        alive = self._store.live_workers() if cancelled else set[str]()
+        for run, begun in zip(cancelled, self._begun_steps(cancelled), strict=True):
+            steps = [step for step in begun.values() if step.worker in alive]
+            if steps:
+                order = self.order(str(run.id))
+                results = {**self.known_results([order])[0], **self._results([order.run])[0]}
+                steps = [step for step in steps if step.step not in results]
+                latest[run.id.goal] = run._replace(running_steps=tuple(steps))
+
+    def _begun_steps(self, runs: Sequence[DbosRun]) -> list[dict[str, StepBegun]]:
+        steps: list[dict[str, StepBegun]] = []
+        for start in range(0, len(runs), base.MAX_BATCH_GOALS):
+            batch = runs[start : start + base.MAX_BATCH_GOALS]
+            steps += self._store.begun_steps([(run.id.goal, run.id.revision) for run in batch])
+        return steps
+
+    def _runs_by_id(self, ids: Sequence[RunId], *, load_input: bool = True) -> dict[RunId, DbosRun]:
+        runs: dict[RunId, DbosRun] = {}
+        for start in range(0, len(ids), base.MAX_BATCH_GOALS):
+            batch = [str(run_id) for run_id in ids[start : start + base.MAX_BATCH_GOALS]]
+            workflows = self.client.list_workflows(workflow_ids=batch, load_input=load_input)
+            runs |= {run.id: run for run in map(_run, workflows)}
+        return runs
+
+    def all_ids(self, runs: Sequence[DbosRun]) -> list[str]:
+        """All runs of the goals that have these latest runs."""
+        chains = self._chains([run.order for run in runs])
+        return [order.run for chain in chains for order in chain]
 
     def rows(self, **which: Any) -> list[WorkflowStatus]:
         """Runs without inputs and outputs."""
@@ -176,8 +215,8 @@ class DbosRuns:
 
     def own_runs(self) -> set[str]:
         """Runs of this worker."""
-        found = self.rows(name=WORKFLOW, status="PENDING", executor_id=self.worker)
-        return {row.workflow_id for row in found}
+        rows = self.rows(name=WORKFLOW, status="PENDING", executor_id=self.worker)
+        return {row.workflow_id for row in rows}
 
     def claim(self, goal: str) -> None:
         """Move the waiting run of a goal from the shared queue into our own."""
@@ -186,23 +225,22 @@ class DbosRuns:
             if run.status == "ENQUEUED" and run.row.queue_name == QUEUE:
                 self.client.resume_workflow(str(run.id), queue_name=self.queue)
 
+    def release(self, run: str) -> None:
+        """Put a run of this worker back into the shared queue."""
+        if run in self.own_runs():
+            self.client.resume_workflow(run, queue_name=QUEUE)
+
     def requeue(self, worker: str, *, died: bool = False) -> None:
         """Move the runs of a worker, and those waiting in its own queue, into the shared queue."""
-        own = own_queue(worker)
-        runs = [row.workflow_id for row in self.rows(status="ENQUEUED", queue_name=own)]
-        for row in self.rows(name=WORKFLOW, status="PENDING", executor_id=worker):
-            run = _run(row)
-            deaths = run.deaths + died
-            if died:
-                about = {"deaths": deaths}
-                self.client.update_workflow_attributes(row.workflow_id, about, merge=True)
-            if deaths >= MAX_RECOVERIES:
-                self.client.cancel_workflow(row.workflow_id)
-            else:
-                runs.append(row.workflow_id)
+        queue = own_queue(worker)
+        runs = [row.workflow_id for row in self.rows(status="ENQUEUED", queue_name=queue)]
+        pending = self.rows(status="PENDING", executor_id=worker)
+        runs += [row.workflow_id for row in pending]
+        if died:
+            self._store.count_death(worker)
         if runs:
             self.client.resume_workflows(runs, queue_name=QUEUE)
-        self.client.delete_queue(own)
+        self.client.delete_queue(queue)
 
     def order(self, run: str) -> RunOrder:
         """The input of a run.
@@ -210,108 +248,181 @@ class DbosRuns:
         Raises:
             NotFound: it was removed meanwhile.
         """
-        found = self._some([parse(run)])
-        if not found:
+        runs = self._runs_by_id([parse(run)])
+        if not runs:
             raise base.goal_missing(run)
-        return found[parse(run)].order
+        return runs[parse(run)].order
 
-    def results(self, run: str) -> dict[str, StepResult]:
-        """The results that a run has recorded so far."""
-        found: dict[str, StepResult] = {}
-        for step in self.client.list_workflow_steps(run):
-            if step["function_name"].startswith(STEP) and step["output"] is not None:
-                result = unpack(StepResult, step["output"])
-                found[result.step] = result
-        return found
+    def _results(self, runs: Sequence[str]) -> list[dict[str, StepResult]]:
+        """The results that each of the runs has recorded so far."""
+        results: dict[str, dict[str, StepResult]] = {run: {} for run in runs}
+        for run, packed in step_outputs(self._store.rows, [*results]):
+            result = unpack(StepResult, json.loads(packed))
+            results[run][result.step] = result
+        return [results[run] for run in runs]
 
-    def known_results(self, order: RunOrder) -> dict[str, StepResult]:
-        """The results that a run starts with: of runs that are over, so always the same."""
-        chain = [order]  # latest first; people may have answered a thousand times
-        while chain[-1].before:
-            chain.append(self.order(chain[-1].before))
-        known: dict[str, StepResult] = {}
-        for one in reversed(chain[:-1]):
-            results = {**known, **self.results(one.before)}
-            known = continued_results(results)
-            if one.keep is not None:
-                known = {name: results[name] for name in one.keep}
-        return known
+    def known_results(self, orders: Sequence[RunOrder]) -> list[dict[str, StepResult]]:
+        """The results that each run starts with: of runs that are over, so always the same."""
+        chains = self._chains(orders)
+        names = [order.before for chain in chains for order in chain if order.before]
+        results = dict(zip(names, self._results(names), strict=True))
+        return [_carried_results(chain, results) for chain in chains]
 
-    def _still_asking(self, order: RunOrder) -> dict[str, StepResult]:
+    def _chains(self, orders: Sequence[RunOrder]) -> list[list[RunOrder]]:
+        """Each order and those before it, the latest first; there may be a thousand answers.
+
+        Raises:
+            NotFound: a run was removed meanwhile.
+        """
+        chains = [[order] for order in orders]
+        while open_chains := [chain for chain in chains if chain[-1].before]:
+            loaded = self._runs_by_id([parse(chain[-1].before) for chain in open_chains])
+            for chain in open_chains:
+                before = parse(chain[-1].before)
+                if before not in loaded:
+                    raise base.goal_missing(before.goal)
+                chain.append(loaded[before].order)
+        return chains
+
+    def _open_questions(self, order: RunOrder) -> dict[str, StepResult]:
         """Questions of the previous run that this one asks again, and may not have asked yet."""
         if not order.before or order.keep is not None:
             return {}
         return {
             name: result
-            for name, result in self.results(order.before).items()
+            for name, result in self._results([order.before])[0].items()
             if result.state == "asking" and name not in order.answers
         }
 
     def report(self, run: DbosRun) -> GoalReport:
         """The report of a goal, from its latest run."""
-        order = run.order
-        results = {
-            **(self._still_asking(order) if run.is_active else {}),
-            **self.known_results(order),
-            **self.results(str(run.id)),
-        }
-        reason = run.reason
-        if run.state == "running":
-            for name in running_steps(order.goal.plan, results):
-                results[name] = StepResult(name, "running")
-            if not self._store.is_alive(run.row.executor_id or ""):
-                reason = say("Its process is gone; `satchel goal resume` goes on with it")
-        report = report_of(
-            order.goal,
-            results,
-            run.state,
-            reason=reason,
-            engine=ENGINE,
-            revision=run.id.revision,
-            ended=run.ended,
-        )
-        # DBOS records only seconds, on SQLite: no goal ends before its steps.
-        return (
-            report._replace(ended=max(report.ended, last_event_time(report)))
-            if run.ended
-            else report
-        )
+        return self.reports([run])[0]
+
+    def reports(self, runs: Sequence[DbosRun]) -> list[GoalReport]:
+        """The reports of several goals; the number of queries does not grow with them."""
+        orders = [run.order for run in runs]
+        known_results = self.known_results(orders)
+        recorded_results = self._results([str(run.id) for run in runs])
+        active = [run for run in runs if run.is_active]
+        alive = self._store.live_workers() if active else set[str]()
+        begun = dict(zip([run.id for run in active], self._begun_steps(active), strict=True))
+        reports: list[GoalReport] = []
+        for run, order, *parts in zip(runs, orders, known_results, recorded_results, strict=True):
+            results = {**parts[0], **parts[1]}
+            reason = run.reason
+            add_begun(results, run.running_steps)
+            if run.is_active:
+                results = {**self._open_questions(order), **results}
+                is_alive = worker_label(run.row.executor_id or "") in alive
+                steps = begun[run.id].values()
+                add_begun(results, steps if is_alive else (s._replace(worker="") for s in steps))
+                if run.state == "running" and not is_alive:
+                    reason = self._lost_worker()
+            reports.append(_report(run, order, results, reason))
+        return reports
+
+    def _lost_worker(self) -> str:
+        if self._store.sqlite:
+            return say("Its process is gone; `satchel goal resume` goes on with it")
+        return say("Its worker is gone; another worker goes on with it")
 
     def summaries(
         self, states: Sequence[GoalState], limit: int, before: float | None = None
     ) -> list[GoalSummary]:
         """Summaries, newest first."""
-        found: list[GoalSummary] = []
-        for run in self._by_submission(before):
-            if len(found) >= limit:
+        summaries: list[GoalSummary] = []
+        position: GoalPosition | None = None
+        page_rows = min(limit, _MAX_PAGE_ROWS)
+        while len(summaries) < limit:
+            page = first_runs(self._store.rows, states, position, before, page_rows)
+            try:
+                runs = self.latest_of([parse(run).goal for _, run in page]).values()
+                chosen = [run for run in runs if not states or run.state in states]
+                summaries += map(summary_of, self.reports(chosen))
+            except NotFound:  # a goal was removed meanwhile: the page is read again
+                continue
+            if len(page) < page_rows:
                 break
-            if not states or run.state in states:
-                with suppress(NotFound):  # it was removed meanwhile
-                    found.append(summary_of(self.report(self.latest(run.id.goal))))
-        return found
+            position = page[-1][0]
+        return summaries[:limit]
 
-    def _by_submission(self, before: float | None) -> Iterator[DbosRun]:
-        """The latest run of each goal, newest goal first.
 
-        A goal's first run is its oldest, so all its runs have been seen when it is reached.
-        """
-        latest: dict[str, DbosRun] = {}
-        offset = 0
-        page = [None] * _PAGE_ROWS
-        while len(page) == _PAGE_ROWS:
-            page = self.client.list_workflows(
-                name=WORKFLOW, sort_desc=True, limit=_PAGE_ROWS, offset=offset, load_input=False
-            )
-            offset += _PAGE_ROWS
-            for run in map(_run, page):
-                name = run.id.goal
-                if name not in latest or latest[name].id < run.id:
-                    latest[name] = run
-                if run.id == RunId(name, 1, 1):
-                    found = latest.pop(name)
-                    if before is None or run.enqueued_at < before:
-                        yield found
-        yield from latest.values()  # their first runs were removed from the database
+def _report(
+    run: DbosRun, order: RunOrder, results: Mapping[str, StepResult], reason: str
+) -> GoalReport:
+    report = report_of(
+        order.goal,
+        results,
+        run.state,
+        reason=reason,
+        engine=ENGINE,
+        revision=run.id.revision,
+        ended=run.ended,
+    )
+    # DBOS records only seconds, on SQLite: no goal ends before its steps.
+    ended = max(report.ended, last_event_time(report)) if run.ended else report.ended
+    return report._replace(ended=ended)
+
+
+def _carried_results(
+    chain: Sequence[RunOrder], results: Mapping[str, Mapping[str, StepResult]]
+) -> dict[str, StepResult]:
+    """The results that the first run of a chain starts with; each run continues the next one."""
+    carried: dict[str, StepResult] = {}
+    for order in reversed(chain[:-1]):
+        earlier = {**carried, **results[order.before]}
+        carried = continued_results(earlier)
+        if order.keep is not None:
+            carried = {name: earlier[name] for name in order.keep}
+    return carried
+
+
+class RunWatch:
+    """Waits for the end of runs: one query, repeated with growing pauses, for all who wait."""
+
+    def __init__(self, store: DbosTables) -> None:
+        self._store = store
+        self._waiting: dict[asyncio.Future[None], str] = {}
+        """Who waits -> for which run."""
+        self._pause = _MIN_PAUSE_S
+        self._task: asyncio.Task[None] | None = None
+
+    async def wait_for_end(self, run: str, timeout: float | None) -> None:  # noqa: ASYNC109
+        """Return when a run waits for no worker and has none, or when the time is up."""
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[ended] = run
+        self._pause = _MIN_PAUSE_S
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._poll())
+        try:
+            await asyncio.wait([ended], timeout=timeout)
+        finally:
+            del self._waiting[ended]
+
+    async def _poll(self) -> None:
+        while self._waiting:
+            await asyncio.sleep(self._pause)
+            waiting = dict(self._waiting)  # who comes from now on waits for the next query
+            try:
+                active = await asyncio.to_thread(
+                    active_runs, self._store.rows, [*{*waiting.values()}]
+                )
+            except Exception:  # noqa: BLE001 - who waits asks the database as well, and fails
+                active = set[str]()
+            ended = [future for future, run in waiting.items() if run not in active]
+            for future in ended:
+                if not future.done():
+                    future.set_result(None)
+            self._pause = _MIN_PAUSE_S if ended else min(self._pause * 1.5, _MAX_PAUSE_S)
+
+    async def close(self) -> None:
+        """Wake all who wait."""
+        for future in self._waiting:
+            if not future.done():
+                future.set_result(None)
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
 
 
 def own_queue(worker: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from satchel._optional import require
@@ -24,7 +25,12 @@ _TEMPORAL_PORT = "7233"
 
 
 def open_engine(
-    settings: Settings, name: str | None = None, runner: StepRunner | None = None, *, only: str = ""
+    settings: Settings,
+    name: str | None = None,
+    runner: StepRunner | None = None,
+    *,
+    only: str = "",
+    at_once: int = 100,
 ) -> Engine:
     """Create the engine of this name, or that of the settings; use it with `async with`.
 
@@ -34,41 +40,39 @@ def open_engine(
         runner: Runs steps; None for an engine that only submits and reports.
         only: The only goal whose steps it runs; all goals when empty, as for workers. The
             approvals of one goal do not apply to others.
+        at_once: Maximum number of goals (`dbos`) or steps (`temporal`) of this process.
 
     Raises:
         MissingExtra: its extra is not installed.
         SettingsError: its settings cannot be used.
         InvalidInput: DBOS does not support the database.
     """
-    chosen, address = chosen_engine(settings, name)
-    if chosen == "dbos":
+    engine, address = chosen_engine(settings, name)
+    if engine == "dbos":
         require("dbos", "dbos")
         from satchel.goals.engines.dbos import DbosEngine
 
-        return DbosEngine(runner, database_url(settings, address), only=only)
-    if chosen == "temporal":
+        return DbosEngine(runner, database_url(settings, address), only=only, at_once=at_once)
+    if engine == "temporal":
         require("temporalio", "temporal")
         from satchel.goals.engines.temporal import TemporalEngine
 
         host, namespace, queue = temporal_address(address)
         folder = os.path.join(goals_folder(settings), "artefacts")
-        made = TemporalEngine(runner, folder, address=host, namespace=namespace, queue=queue)
-        return cast("Engine", made)
+        temporal_engine = TemporalEngine(
+            runner, folder, address=host, namespace=namespace, queue=queue, at_once=at_once
+        )
+        return cast("Engine", temporal_engine)
     from satchel.goals.engines.local import LocalEngine
 
     return LocalEngine(runner, folder=local_folder(settings))
 
 
-def chosen_engine(settings: Settings, given: str | None = None) -> tuple[str, str]:
-    """Name and address of an engine; without an address, that of the setting `engine`.
-
-    Args:
-        settings: The settings.
-        given: `NAME` or `NAME:ADDRESS`; the setting `engine` when None.
-    """
-    name, _, address = (given or settings.engine).partition(":")
-    usual, _, known = settings.engine.partition(":")
-    return name, address or (known if name == usual else "")
+def chosen_engine(settings: Settings, engine: str | None = None) -> tuple[str, str]:
+    """Name and address of `NAME` or `NAME:ADDRESS`; what is missing, of the setting `engine`."""
+    name, _, address = (engine or settings.engine).partition(":")
+    usual, _, usual_address = settings.engine.partition(":")
+    return name, address or (usual_address if name == usual else "")
 
 
 def goals_folder(settings: Settings) -> str:
@@ -94,9 +98,13 @@ def local_folder(settings: Settings) -> str:
     return folder
 
 
-def _project_name(settings: Settings) -> str:
-    from hashlib import sha256
+def approvals_folder(settings: Settings, goal_id: str = "") -> str:
+    """The folder of a goal's requests for approval; without a goal, that of all such folders."""
+    name = f"goals-{_project_name(settings)}-approvals"
+    return os.path.join(goals_folder(settings), name, goal_id)
 
+
+def _project_name(settings: Settings) -> str:
     return sha256(os.path.realpath(settings.project).encode()).hexdigest()[:12]
 
 
@@ -124,8 +132,8 @@ def is_shared(settings: Settings, engine: str | None) -> bool:
     Then a command only submits and reports: otherwise it would run steps of other users' goals with
     the skills and approvals of the current user.
     """
-    chosen, address = chosen_engine(settings, engine)
-    return chosen == "temporal" or (chosen == "dbos" and address.startswith("postgres"))
+    name, address = chosen_engine(settings, engine)
+    return name == "temporal" or (name == "dbos" and address.startswith("postgres"))
 
 
 def temporal_address(text: str) -> tuple[str, str, str]:
@@ -136,13 +144,13 @@ def temporal_address(text: str) -> tuple[str, str, str]:
     """
     if not text:
         return "", "", QUEUE
-    address, *rest = text.split("/")
-    if not address or len(rest) > 2 or not all(rest):
+    address, *parts = text.split("/")
+    if not address or len(parts) > 2 or not all(parts):
         raise SettingsError(
             say("`{value}` is not valid", value=text),
             say("Write `temporal:HOST:PORT/NAMESPACE/QUEUE`; the last two may be left out"),
         )
-    namespace, queue = (*rest, *("default", QUEUE)[len(rest) :])
+    namespace, queue = (*parts, *("default", QUEUE)[len(parts) :])
     return address if ":" in address else f"{address}:{_TEMPORAL_PORT}", namespace, queue
 
 
@@ -176,11 +184,12 @@ def resume_in_background(
     Args:
         settings: Storage locations.
         goal_id: The goal.
-        options: Options of `satchel goal resume`: `--engine`, `--model`, `--allow-tools`.
+        options: Options of `satchel goal resume`: `--engine`, `--model`, `--allow-tools`,
+            `--ask-in-browser`.
         project: The folder of the project; the one of the settings when empty.
     """
-    given = options[options.index("--engine") + 1] if "--engine" in options else None
-    if chosen_engine(settings, given)[0] == "local":
+    engine = options[options.index("--engine") + 1] if "--engine" in options else None
+    if chosen_engine(settings, engine)[0] == "local":
         log = os.path.join(local_folder(settings), "goals", goal_id, "log.txt")
     else:
         folder = os.path.join(goals_folder(settings), "goal-logs")

@@ -13,18 +13,26 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
-from temporalio.exceptions import ActivityError, CancelledError, is_cancelled_exception
+from temporalio.common import Priority, RetryPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import (
+    ActivityError,
+    CancelledError,
+    WorkflowAlreadyStartedError,
+    is_cancelled_exception,
+)
 
 from satchel.errors import InvalidInput
 from satchel.goals.artifacts import is_reference
 from satchel.goals.executor import RunProgress, execute
 from satchel.goals.model import Answer, Goal, StepError, StepResult
 from satchel.goals.reports import NESTED_RECORDS, pack, pack_results, report_of, unpack
+from satchel.goals.substeps import max_step_count
+from satchel.goals.telemetry import report_end
 from satchel.goals.templates import references_of
 from satchel.i18n import Message, pack_messages, say
 
@@ -34,8 +42,14 @@ if TYPE_CHECKING:
     from satchel.goals.model import GoalReport, GoalState, Step, StepCall
 
 WORKFLOW = "satchel.goal"
+FIRING = "satchel.firing"
 ACTIVITY = "satchel.step"
 ANSWER = "answer"
+"""Update: records an answer, or refuses it."""
+RESERVE = "reserve"
+"""Update: prepares a goal that asks for its next revision, or refuses."""
+RESERVED_S = 30.0
+"""How long a retry has to replace a goal that asks; answers are refused meanwhile."""
 PROGRESS = "progress"
 """Query for everything but the plan."""
 
@@ -68,10 +82,10 @@ NESTED_RECORDS[Task] = {"goal": Goal, "known": StepResult, "answers": Answer}
 def pack_call(call: StepCall, large: int) -> dict[str, Any]:
     """Pack a call with only the inputs that its step uses: every call is kept in the history."""
     references = list(references_of(call.step))
-    wanted = {one.name for one in references if one.kind == "inputs"}
+    names = {reference.name for reference in references if reference.kind == "inputs"}
     call = call._replace(
-        inputs={name: value for name, value in call.inputs.items() if name in wanted},
-        text=call.text if any(one.kind == "goal" for one in references) else "",
+        inputs={name: value for name, value in call.inputs.items() if name in names},
+        text=call.text if any(reference.kind == "goal" for reference in references) else "",
     )
     return {"call": pack(call), "large": large}
 
@@ -83,20 +97,20 @@ def artifact_threshold(steps: int) -> int:
 
 def shorten_result(result: StepResult, large: int) -> StepResult:
     """Shorten the texts of a result to leave room for those of the other steps."""
-    most = max(MIN_ARTIFACT_BYTES, large // 4)
+    max_bytes = max(MIN_ARTIFACT_BYTES, large // 4)
     output, error, notes = result.output, result.error, result.notes
     if is_reference(output):
-        output = {**output, "head": cut_text(str(output.get("head", "")), most)}
+        output = {**output, "head": cut_text(str(output.get("head", "")), max_bytes)}
     if error is not None:
-        error = error._replace(message=cut_text(error.message, most))
-    notes = tuple(cut_text(note, most // len(notes)) for note in notes)
+        error = error._replace(message=cut_text(error.message, max_bytes))
+    notes = tuple(cut_text(note, max_bytes // len(notes)) for note in notes)
     return result._replace(output=output, error=error, notes=notes)
 
 
-def cut_text(text: str, most: int) -> str:
+def cut_text(text: str, max_bytes: int) -> str:
     """Cut a text to a number of bytes, plus the mark of the cut."""
     data = text.encode("utf-8", "surrogatepass")
-    return text if len(data) <= most else data[:most].decode("utf-8", "ignore") + "…"
+    return text if len(data) <= max_bytes else data[:max_bytes].decode("utf-8", "ignore") + "…"
 
 
 def require_size(goal: Goal, answers: int = MAX_ANSWER_BYTES) -> None:
@@ -105,7 +119,7 @@ def require_size(goal: Goal, answers: int = MAX_ANSWER_BYTES) -> None:
     Raises:
         InvalidInput: it is too large.
     """
-    steps = len(goal.plan.steps)
+    steps = max_step_count(goal.plan)
     room = STEP_BYTES + 2 * artifact_threshold(steps)  # as JSON, Chinese takes twice as much
     taken = len(json.dumps(pack(goal))) + room * steps + answers
     if taken > MAX_MESSAGE_BYTES:
@@ -124,15 +138,29 @@ def json_digest(record: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
+def memo_of(goal: Goal, first: str, submitted: float) -> dict[str, Any]:
+    """What is stored with the workflow of a goal, readable without its history.
+
+    Args:
+        goal: The goal.
+        first: The digest of the plan of its first revision.
+        submitted: When it was submitted.
+    """
+    return {
+        "goal": goal.plan.goal[:200],  # for people who look into Temporal
+        "plan": json_digest(goal.plan),
+        "first": first,
+        "submitted": submitted,
+        "asks": any(step.action_type == "human" for step in goal.plan.steps),
+    }
+
+
 HEARTBEAT_TIMEOUT = timedelta(seconds=10)
 """A step whose worker sends no heartbeat for so long is given to another one."""
 WORKER_LOSS_RETRY = RetryPolicy(
-    initial_interval=timedelta(milliseconds=200),
-    maximum_interval=timedelta(seconds=5),
-    maximum_attempts=50,
+    initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=5)
 )
-"""For lost workers only: a failed step is a result. A step that kills every worker ends after so
-many attempts."""
+"""For lost workers only: a failed step is a result, also one that kills its workers."""
 
 
 @workflow.defn(name=WORKFLOW, sandboxed=False)
@@ -144,16 +172,18 @@ class GoalWorkflow:
         task = self.task = unpack(Task, packed)
         self.goal = task.goal
         plan = task.goal.plan
-        self.large = artifact_threshold(len(plan.steps))
+        self.artifact_bytes = artifact_threshold(max_step_count(plan))
         self.answers = dict(task.answers)
         self.progress = RunProgress()
         self.progress.results.update(task.known)
-        self.asked: dict[str, asyncio.Event] = {}
+        self.open_questions: dict[str, asyncio.Event] = {}
         """Step that asks -> the event that wakes it."""
-        self.busy = 0
+        self.running_activities = 0
         self.has_questions = any(step.action_type == "human" for step in plan.steps)
         self.started = task.started
         self.ended: GoalReport | None = None
+        self.reserved_until = 0.0
+        """Until when a retry may replace this run."""
 
     @workflow.run
     async def run(self, packed: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002 - as in `init`
@@ -164,7 +194,7 @@ class GoalWorkflow:
             report = await execute(
                 self.goal,
                 self,
-                known=self.task.known,
+                known_results=self.task.known,
                 answers=self.task.answers,
                 revision=self.task.revision,
                 started=self.started,
@@ -176,6 +206,8 @@ class GoalWorkflow:
             if notice is not None:
                 notice.cancel()
         self.ended = report
+        if not workflow.unsafe.is_replaying():
+            report_end("temporal", self.goal.id, report.state, report.seconds)
         # A goal that simply ended as `done` needs no memo: each one is a write for the server.
         if report.state != "done" or self.has_questions or self.task.started:
             workflow.upsert_memo({"state": report.state})
@@ -206,11 +238,11 @@ class GoalWorkflow:
 
     async def perform(self, call: StepCall) -> StepResult:
         """Run the step as an activity."""
-        self.busy += 1
+        self.running_activities += 1
         try:
             packed: Any = await workflow.execute_activity(
                 ACTIVITY,
-                pack_call(call, self.large),
+                pack_call(call, self.artifact_bytes),
                 activity_id=call.step.id,
                 start_to_close_timeout=timedelta(days=365),  # the step's own is in `perform`
                 heartbeat_timeout=HEARTBEAT_TIMEOUT,
@@ -223,30 +255,64 @@ class GoalWorkflow:
                 raise asyncio.CancelledError from exc
             return _lost_result(call, exc)
         finally:
-            self.busy -= 1
+            self.running_activities -= 1
 
     async def ask(self, step: Step, text: str) -> Answer | None:
         """Wait for the signal."""
         if step.id not in self.answers:
-            text = cut_text(text, self.large)  # a question must fit into a message as well
+            text = cut_text(text, self.artifact_bytes)  # a question must fit into a message as well
             asking = StepResult(step.id, "asking", text, started=self.now())
             self.progress.results[step.id] = asking
-            event = self.asked[step.id] = asyncio.Event()
+            event = self.open_questions[step.id] = asyncio.Event()
             try:
                 await event.wait()
             finally:
-                del self.asked[step.id]
+                del self.open_questions[step.id]
         return self.answers[step.id]
 
-    # --- signals and queries ----------------------------------------------------------------
+    # --- updates and queries ----------------------------------------------------------------
 
     @workflow.signal(name=ANSWER)
-    def answer(self, step: str, packed: dict[str, Any]) -> None:
-        """Record an answer; the first one wins."""
-        event = self.asked.get(step)
+    def signal_answer(self, step: str, packed: dict[str, Any]) -> None:
+        """Record an answer in the history of an earlier version."""
+        event = self.open_questions.get(step)
         if event is not None and step not in self.answers:
             self.answers[step] = unpack(Answer, packed)
             event.set()
+
+    @workflow.update(name=ANSWER)
+    def answer(self, step: str, packed: dict[str, Any]) -> None:
+        """Record an answer; the first one wins."""
+        if step not in self.answers:
+            self.answers[step] = unpack(Answer, packed)
+            self.open_questions[step].set()
+
+    @answer.validator
+    def check_answer(self, step: str, packed: dict[str, Any]) -> None:
+        """Refuse an answer that nothing waits for, and one that differs from the recorded one."""
+        recorded = self.answers.get(step)
+        if recorded is not None and recorded != unpack(Answer, packed):
+            raise ValueError("it has another answer")
+        if recorded is None and (step not in self.open_questions or self.is_reserved()):
+            raise ValueError("it does not ask")
+
+    @workflow.update(name=RESERVE)
+    def reserve(self, revision: int) -> None:  # noqa: ARG002 - for the check
+        """Accept no answers for a moment, in which a retry replaces this run."""
+        self.reserved_until = self.now() + RESERVED_S
+
+    @reserve.validator
+    def check_reservation(self, revision: int) -> None:
+        """Refuse when the goal runs, is at another revision, or is reserved."""
+        answered = any(step in self.answers for step in self.open_questions)
+        if answered or revision != self.task.revision or self.state() != "asking":
+            raise ValueError("it was changed")
+        if self.is_reserved():
+            raise ValueError("another retry is first")
+
+    def is_reserved(self) -> bool:
+        """Whether a retry is about to replace this run."""
+        return self.now() < self.reserved_until
 
     @workflow.query(name=PROGRESS)
     def progress_data(self) -> dict[str, Any]:
@@ -257,8 +323,8 @@ class GoalWorkflow:
             "reason": report.reason,
             "started": report.started,
             "revision": report.revision,
-            "results": pack_results(report.steps),
-            "answers": {name: json_digest(one) for name, one in self.answers.items()},
+            "results": pack_results(report.results),
+            "answers": {name: json_digest(answer) for name, answer in self.answers.items()},
         }
         return pack_messages(progress)
 
@@ -276,7 +342,31 @@ class GoalWorkflow:
         """The current state; evaluated only when nothing else can proceed."""
         if self.ended is not None:
             return self.ended.state
-        return "asking" if self.asked and not self.busy else "running"
+        return "asking" if self.open_questions and not self.running_activities else "running"
+
+
+@workflow.defn(name=FIRING, sandboxed=False)
+class FiringWorkflow:
+    """Starts a goal of a schedule.
+
+    The schedule does not start the goal itself, since the server adds a time with colons to the id
+    of what it starts.
+    """
+
+    @workflow.run
+    async def run(self, packed: dict[str, Any]) -> None:
+        """Start the goal, unless it was started."""
+        goal = unpack(Goal, packed)._replace(id=workflow.info().workflow_id.replace(":", ""))
+        with suppress(WorkflowAlreadyStartedError):
+            await workflow.start_child_workflow(
+                WORKFLOW,
+                pack(Task(goal)),
+                id=goal.id,
+                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                parent_close_policy=workflow.ParentClosePolicy.ABANDON,
+                priority=Priority(priority_key=goal.priority),
+                memo=memo_of(goal, json_digest(goal.plan), workflow.time()),
+            )
 
 
 def _lost_result(call: StepCall, exc: ActivityError) -> StepResult:

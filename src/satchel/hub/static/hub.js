@@ -1,6 +1,4 @@
 // Search without a server: the list of all skills is read from static files and kept in memory.
-"use strict";
-
 const MAX_ROWS = 100;
 const root = document.body.dataset.root;
 document.documentElement.classList.add("scripted");
@@ -18,37 +16,29 @@ async function lines(path) {
   return text.split("\n").filter(Boolean).map((line) => JSON.parse(line));
 }
 
+/** The digests of the bins below a node of the search list. */
+async function bins(node) {
+  const entries = await lines(place(node));
+  return (await Promise.all(entries.map((entry) => (entry.node ? bins(entry.node) : [entry.bin])))).flat();
+}
+
 let loading = null;
 
 function load(report) {
   loading ??= (async () => {
     const state = JSON.parse((await (await fetch(`${root}state`, { cache: "no-cache" })).text()).split("\n")[0]);
-    const segments = await lines(place(state.search));
-    const skills = [];
-    for (const [at, one] of segments.entries()) {
-      for (const row of await lines(place(one.segment))) {
-        row.low = `${row.name} ${row.description}`.toLowerCase();
-        skills.push(row);
-      }
-      report(Math.round((100 * (at + 1)) / segments.length));
+    const digests = await bins(state.search);
+    const ranker = new Ranker();
+    for (const [at, digest] of digests.entries()) {
+      for (const row of await lines(place(digest))) if (row.version) ranker.add(row);
+      report(Math.round((100 * (at + 1)) / digests.length));
     }
-    return skills;
+    return ranker;
   })().catch((failure) => {
     loading = null;
     throw failure;
   });
   return loading;
-}
-
-function score(row, words) {
-  let total = 0;
-  for (const word of words) {
-    const at = row.low.indexOf(word);
-    if (at < 0) return 0;
-    total += row.name.includes(word) ? 4 : 1;
-    if (row.name.endsWith(`/${word}`)) total += 8;
-  }
-  return total;
 }
 
 function cell(kind, text, link) {
@@ -82,20 +72,19 @@ if (input) {
   let turn = 0;
   input.addEventListener("input", async () => {
     const mine = ++turn;
-    const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-    if (!words.length) {
+    const words = input.value.trim();
+    if (!words) {
       body.replaceChildren(...first);
       status.textContent = told;
       return;
     }
     try {
-      const skills = await load((percent) => {
+      const ranker = await load((percent) => {
         status.textContent = status.dataset.loading.replace("{percent}", percent);
       });
       if (mine !== turn) return;
-      const found = skills.map((row) => [score(row, words), row]).filter(([points]) => points);
-      found.sort((a, b) => b[0] - a[0] || (a[1].name < b[1].name ? -1 : 1));
-      show(found.slice(0, MAX_ROWS).map(([, row]) => row), body);
+      const found = ranker.rank(words);
+      show(found.slice(0, MAX_ROWS), body);
       const { none, one, all, found: some } = status.dataset;
       status.textContent = ([none, one][found.length] ?? (found.length > MAX_ROWS ? some : all))
         .replace("{count}", Math.min(found.length, MAX_ROWS).toLocaleString())

@@ -1,7 +1,10 @@
 """The MCP server: serves skills to other programs on stdio or over HTTP.
 
-    skill_resources  the skills by URI, with digests
-    client_view      the library as clients see it, and the redaction of paths
+    skill_uri        the form of a URI
+    served_manifest  a skill's frontmatter and the digests of its files
+    skill_resources  the skills that a client may read, by URI
+    path_redaction   the removal of paths of this machine from replies
+    client_view      the library as clients see it
     handlers         the methods: skills, resources, tools, prompts, with pagination
     server           the SDK's server with these handlers
     notifications    notifications of changes
@@ -24,8 +27,13 @@ if TYPE_CHECKING:
 EXTENSION = "io.modelcontextprotocol/skills"
 
 
-def serve_stdio(satchel: Satchel, *, tools: bool = True) -> None:
+def serve_stdio(satchel: Satchel, *, tools: bool = True, scripts: bool = False) -> None:
     """Serve the skills of a project on stdin and stdout until the client disconnects.
+
+    Args:
+        satchel: The project.
+        tools: Whether tools are served.
+        scripts: Whether the tool `RunScript` is served, too.
 
     Raises:
         MissingExtra: the `mcp` extra is not installed.
@@ -34,11 +42,16 @@ def serve_stdio(satchel: Satchel, *, tools: bool = True) -> None:
     from satchel.integrations.mcp.client_view import ClientView
     from satchel.integrations.mcp.server import run_stdio
 
-    run_stdio(ClientView(satchel, tools=tools))
+    run_stdio(ClientView(satchel, tools=tools, scripts=scripts))
 
 
 def serve_http(satchel: Satchel, web: Web, *, tools: bool = True) -> None:
     """Serve the skills of a project over HTTP until the process ends.
+
+    Args:
+        satchel: The project.
+        web: The address, and how clients authenticate.
+        tools: Whether tools are served.
 
     Raises:
         MissingExtra: the `mcp` extra is not installed.

@@ -65,8 +65,8 @@ class StaticToken:
         """The access of a token, or None; comparing takes constant time."""
         from mcp.server.auth.provider import AccessToken
 
-        given = sha256(token.encode("utf-8", "surrogateescape")).hexdigest().encode()
-        if not compare_digest(given, self._digest):
+        digest = sha256(token.encode("utf-8", "surrogateescape")).hexdigest().encode()
+        if not compare_digest(digest, self._digest):
             return None
         return AccessToken(token="-", client_id="satchel", scopes=[])  # noqa: S106 - it is not kept
 
@@ -83,11 +83,14 @@ SHUTDOWN_TIMEOUT_S = 5
 
 
 class Web(NamedTuple):
-    """Address and authentication."""
+    """The address of the server, and how clients authenticate."""
 
     host: str = "127.0.0.1"
+    """The address to listen on."""
     port: int = DEFAULT_PORT
+    """The port; 0 takes a free one."""
     token_env: str = ""
+    """The environment variable with the token that clients send."""
     names: tuple[str, ...] = ()
     """Further host names of the server, such as that of a proxy."""
     started: Callable[[str, str], None] | None = None
@@ -99,10 +102,23 @@ class Web(NamedTuple):
 
 
 def make_app(satchel: Satchel, web: Web, *, tools: bool = True, url: str = "") -> Starlette:
-    """Create the ASGI application.
+    """Create the ASGI application, for a web server of your own.
+
+    Args:
+        satchel: The project.
+        web: The address, and how clients authenticate.
+        tools: Whether tools are served.
+        url: The public address; made from `web` when empty.
 
     Raises:
         Refused: it would be open to other machines without a token.
+
+    Example:
+        from satchel import Satchel
+        from satchel.integrations.mcp.http import Web, make_app
+
+        app = make_app(Satchel.for_project("."), Web())
+        assert app.routes[0].path == "/mcp"
     """
     from mcp.server.auth.settings import AuthSettings
     from mcp.server.transport_security import TransportSecuritySettings
@@ -116,7 +132,7 @@ def make_app(satchel: Satchel, web: Web, *, tools: bool = True, url: str = "") -
     if web.host not in LOCAL_HOSTS and not digest:
         raise Refused(
             say(
-                "`{host}` can be reached from other machines, and nobody needs a token",
+                "`{host}` can be reached from other machines without a token",
                 host=web.host,
             ),
             say("Give `--token-env`"),
@@ -199,7 +215,7 @@ def run_http(satchel: Satchel, web: Web, *, tools: bool = True) -> None:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             # Checked before binding, so that the port is never open without a token.
-            shown = f"[{web.host}]" if ":" in web.host else web.host
+            host = f"[{web.host}]" if ":" in web.host else web.host
             app = make_app(satchel, web, tools=tools)
             listener.bind((web.host, web.port))
         except OSError as exc:
@@ -221,7 +237,7 @@ def run_http(satchel: Satchel, web: Web, *, tools: bool = True) -> None:
             timeout_graceful_shutdown=SHUTDOWN_TIMEOUT_S,
         )
         listener.listen(128)
-        (web.started or _print_address)(f"http://{shown}:{port}{PATH}", token)
+        (web.started or _print_address)(f"http://{host}:{port}{PATH}", token)
         uvicorn.Server(config).run(sockets=[listener])
     finally:
         listener.close()

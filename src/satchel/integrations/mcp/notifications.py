@@ -1,7 +1,7 @@
-"""Notifies clients of changes within a second.
+"""Notifications of changes to the clients of the MCP server, for both generations of the protocol.
 
 Clients of the older protocol are notified on their session, those of 2026-07-28 on the stream of
-`subscriptions/listen`. None waits for another: each session has a short queue.
+`subscriptions/listen`. No client waits for another: each session has a short queue.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from mcp.server.subscriptions import (
     ToolsListChanged,
 )
 
-from satchel.integrations.mcp.skill_resources import address
+from satchel.integrations.mcp.served_manifest import SKILL_FILE
+from satchel.integrations.mcp.skill_uri import make_uri
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from mcp.server.subscriptions import ServerEvent
 
     from satchel.integrations.mcp.client_view import ClientView
-    from satchel.library import Snapshot
     from satchel.skill.model import Skill
 
 SCAN_INTERVAL_S = 0.5
@@ -40,35 +40,36 @@ _SCAN_PAUSE_RATIO = 10
 
 
 class LegacyListener:
-    """One session of the older protocol: its subscriptions and its pending messages.
+    """One session of the older protocol: its subscriptions and its pending notifications.
 
-    A pending message is not added again, so the queue never exceeds the number of lists and
+    A pending notification is not added again, so the queue never exceeds the number of lists and
     subscribed URIs.
     """
 
     def __init__(self, session: ServerSession) -> None:
-        self.wanted: set[str] = set()
+        self.subscribed_uris: set[str] = set()
         self._session = session
-        self._waiting: dict[str, Any] = {}
-        self._more = anyio.Event()
+        self._pending: dict[str, Any] = {}
+        self._has_pending = anyio.Event()
 
     def enqueue(self, event: ServerEvent) -> None:
-        """Queue a notification if the session wants it."""
-        note = _notification(event, self.wanted)
-        if note is not None:
-            self._waiting.setdefault(f"{type(event).__name__} {getattr(event, 'uri', '')}", note)
-            self._more.set()
+        """Queue a notification if the session receives this event."""
+        notification = _notification(event, self.subscribed_uris)
+        if notification is not None:
+            key = f"{type(event).__name__} {getattr(event, 'uri', '')}"
+            self._pending.setdefault(key, notification)
+            self._has_pending.set()
 
     async def send_pending(self) -> None:
-        """Send pending messages continuously, until the session is gone."""
+        """Send pending notifications continuously, until the session has ended."""
         while True:
-            await self._more.wait()
-            self._more = anyio.Event()
-            while self._waiting:
-                note = self._waiting.pop(next(iter(self._waiting)))
+            await self._has_pending.wait()
+            self._has_pending = anyio.Event()
+            while self._pending:
+                notification = self._pending.pop(next(iter(self._pending)))
                 try:
-                    await self._session.send_notification(note)
-                except Exception:  # noqa: BLE001 - it went away
+                    await self._session.send_notification(notification)
+                except Exception:  # noqa: BLE001 - the client has disconnected
                     return
 
 
@@ -80,36 +81,39 @@ class ChangeNotifier:
         self._bus = InMemorySubscriptionBus()
         self.listen = ListenHandler(self._bus)
         self._sessions: dict[int, LegacyListener] = {}
-        self._seen = ("", "")
-        self._snapshot: Snapshot | None = None
+        self._fingerprints = ("", "")
         self._skills: dict[str, Skill] = {}
+        """The skills at the last check, by folder."""
         self.group: TaskGroup | None = None
         """Runs the senders of sessions; set while the server runs."""
 
-    def changes(self, touched: set[str], *, first: bool = False) -> list[ServerEvent]:
-        """The changes since the last check; `touched` are folders of skills."""
-        fingerprints = self._view.fingerprints()
-        self._snapshot = self._view.library.snapshot()
-        now = {skill.base_dir: skill for skill in self._snapshot.skills}
-        before, self._skills = self._skills, now
-        old, self._seen = self._seen, fingerprints
-        if first:
-            return []
-        touched = {folder for folder in touched if folder in now} | {
+    def find_changes(self, changed_folders: set[str]) -> list[ServerEvent]:
+        """Return the events since the last check; `changed_folders` have changed served skills."""
+        old_tools, old_prompts = self._fingerprints
+        old_skills = self._skills
+        self._remember_state()
+        tools, prompts = self._fingerprints
+        skills = self._skills
+        updated = {folder for folder in changed_folders if folder in skills} | {
             folder
-            for folder, skill in now.items()
-            if folder in before and before[folder].head is not skill.head
+            for folder, skill in skills.items()
+            if folder in old_skills and old_skills[folder].head is not skill.head
         }
         events: list[ServerEvent] = []
-        if fingerprints[0] != old[0]:
+        if tools != old_tools:
             events.append(ToolsListChanged())
-        if fingerprints[1] != old[1]:
+        if prompts != old_prompts:
             events.append(PromptsListChanged())
-        if touched or now.keys() != before.keys() or fingerprints[1] != old[1]:
+        if updated or skills.keys() != old_skills.keys() or prompts != old_prompts:
             # The extension defines no notification: its files are resources.
             events.append(ResourcesListChanged())
-        events += [ResourceUpdated(address(now[one].name, "SKILL.md")) for one in sorted(touched)]
-        return events
+        uris = [make_uri(skills[folder].name, SKILL_FILE) for folder in sorted(updated)]
+        return [*events, *(ResourceUpdated(uri) for uri in uris)]
+
+    def _remember_state(self) -> None:
+        self._fingerprints = self._view.fingerprints()
+        skills = self._view.library.snapshot().skills
+        self._skills = {skill.base_dir: skill for skill in skills}
 
     async def publish(self, event: ServerEvent) -> None:
         """Notify all listeners without waiting for any."""
@@ -127,64 +131,61 @@ class ChangeNotifier:
         listener = self._sessions[key] = LegacyListener(ctx.session)
         scope = anyio.CancelScope()
 
-        def gone() -> None:
+        def unregister() -> None:
             self._sessions.pop(key, None)
             scope.cancel()
 
         async def send() -> None:
             with scope:
                 await listener.send_pending()
-                gone()
+                unregister()
 
         if connection is not None:
-            connection.exit_stack.callback(gone)
+            connection.exit_stack.callback(unregister)
         self.group.start_soon(send)
 
     def subscriptions(self, ctx: ServerRequestContext[Any, Any]) -> set[str]:
-        """The URIs that a client of the older protocol subscribed to."""
+        """Return the URIs that a client of the older protocol subscribed to."""
         connection: Any = getattr(ctx.session, "_connection", None)
         listener = self._sessions.get(id(connection))
-        return listener.wanted if listener is not None else set()
+        return listener.subscribed_uris if listener is not None else set()
 
     async def run(self) -> None:
         """Check for changes until cancelled."""
-        await anyio.to_thread.run_sync(self._begin)
+        await anyio.to_thread.run_sync(self._scan_first)
         while True:
-            began = time.monotonic()
-            for event in await anyio.to_thread.run_sync(self._checked_changes):
+            started_at = time.monotonic()
+            for event in await anyio.to_thread.run_sync(self._scan):
                 await self.publish(event)
-            took = time.monotonic() - began
-            await anyio.sleep(max(SCAN_INTERVAL_S, took * _SCAN_PAUSE_RATIO))
+            scan_s = time.monotonic() - started_at
+            await anyio.sleep(max(SCAN_INTERVAL_S, scan_s * _SCAN_PAUSE_RATIO))
 
-    def _begin(self) -> None:
+    def _scan_first(self) -> None:
         self._view.library.refresh()
-        self.changes(set(), first=True)
+        self._remember_state()
 
-    def _checked_changes(self) -> list[ServerEvent]:
-        """Check for changes; an error is logged and must not end the server."""
+    def _scan(self) -> list[ServerEvent]:
+        """Refresh the library and return the changes; an error is recorded in the trace."""
         try:
-            return self._new_changes()
-        except Exception as exc:  # noqa: BLE001 - see above
+            self._view.library.refresh()  # includes changes of trust
+            changed_folders = self._view.manifests.find_changed()
+            self._view.manifests.forget(changed_folders)
+            return self.find_changes(changed_folders)
+        except Exception as exc:  # noqa: BLE001 - an error must not end the server
             reason = f"{type(exc).__name__}: {exc}"
             self._view.satchel.trace.record("failed", (), what="mcp", reason=reason)
             return []
 
-    def _new_changes(self) -> list[ServerEvent]:
-        self._view.library.refresh()  # includes changes of trust
-        touched = self._view.manifests.changed()
-        self._view.manifests.forget(touched)
-        return self.changes(touched)
 
-
-def _notification(event: ServerEvent, wanted: set[str]) -> Any:
-    """The notification for a session of the older protocol; None when it is not subscribed."""
+def _notification(event: ServerEvent, subscriptions: set[str]) -> Any:
+    """Return the notification for a session of the older protocol, if it is subscribed."""
     if isinstance(event, ToolsListChanged):
         return types.ToolListChangedNotification()
     if isinstance(event, PromptsListChanged):
         return types.PromptListChangedNotification()
     if isinstance(event, ResourcesListChanged):
         return types.ResourceListChangedNotification()
-    if event.uri not in wanted:
+    if event.uri not in subscriptions:
         return None
     return types.ResourceUpdatedNotification(
         params=types.ResourceUpdatedNotificationParams(uri=event.uri)

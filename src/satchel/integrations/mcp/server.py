@@ -1,4 +1,7 @@
-"""The SDK's server with our handlers, for both generations of the protocol."""
+"""The SDK's server with our handlers, for both generations of the protocol.
+
+`make_server` creates the server, `run_stdio` serves one client on stdin and stdout.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ import anyio
 import anyio.to_thread
 import mcp_types as types
 from mcp.server.lowlevel.server import NotificationOptions, Server
+from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
 from satchel import __version__
@@ -36,50 +40,6 @@ if TYPE_CHECKING:
 
     Context = ServerRequestContext[Any, Any]
 
-_CHUNK_BYTES = 1 << 16
-
-
-@contextmanager
-def move_stdin() -> Generator[int]:
-    """Move stdin to another descriptor: programs of skills must not read the client's messages."""
-    source = os.dup(0)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    try:
-        yield source
-    finally:
-        os.dup2(source, 0)  # `source` stays open: a read may still be waiting on it
-
-
-async def read_lines(source: int) -> AsyncGenerator[str]:
-    """The lines of a descriptor, until it ends."""
-    loop = asyncio.get_running_loop()
-    sending, receiving = anyio.create_memory_object_stream[str](0)
-
-    def give(line: bytes) -> None:
-        text = line.decode("utf-8", "replace")
-        asyncio.run_coroutine_threadsafe(sending.send(text), loop).result()
-
-    def read() -> None:
-        rest = bytearray()
-        with suppress(OSError, RuntimeError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-            while chunk := os.read(source, _CHUNK_BYTES):
-                rest += chunk
-                if b"\n" in chunk:
-                    *whole, last = rest.split(b"\n")
-                    for line in whole:
-                        give(bytes(line))
-                    rest = last
-            if rest:
-                give(bytes(rest))
-            asyncio.run_coroutine_threadsafe(sending.aclose(), loop).result()
-
-    threading.Thread(target=read, name="satchel-stdin", daemon=True).start()
-    async with receiving:
-        async for line in receiving:
-            yield line
-
 
 INSTRUCTIONS = (
     "This server has skills: instructions for kinds of tasks. When the user names one "
@@ -87,8 +47,50 @@ INSTRUCTIONS = (
     "matches one, you may. Load only what you need, never all of them: with the tool `Skill`, or "
     "through skills/list and resources/read. What the list does not show, `SkillSearch` finds."
 )
-
 MAX_SUBSCRIPTIONS = 1_000
+_CHUNK_BYTES = 1 << 16
+
+
+@contextmanager
+def move_stdin() -> Generator[int]:
+    """Move stdin to another descriptor: programs of skills must not read the client's messages."""
+    moved_stdin = os.dup(0)
+    null_device = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null_device, 0)
+    os.close(null_device)
+    try:
+        yield moved_stdin
+    finally:
+        os.dup2(moved_stdin, 0)  # it stays open: a read may still be waiting on it
+
+
+async def read_lines(descriptor: int) -> AsyncGenerator[str]:
+    """Yield the lines of a descriptor, until it ends."""
+    loop = asyncio.get_running_loop()
+    sender, receiver = anyio.create_memory_object_stream[str](0)
+
+    def send_line(line: bytes) -> None:
+        text = line.decode("utf-8", "replace")
+        asyncio.run_coroutine_threadsafe(sender.send(text), loop).result()
+
+    def read() -> None:
+        buffered = bytearray()
+        with suppress(OSError, RuntimeError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            while chunk := os.read(descriptor, _CHUNK_BYTES):
+                buffered += chunk
+                if b"\n" in chunk:
+                    *lines, incomplete_line = buffered.split(b"\n")
+                    for line in lines:
+                        send_line(bytes(line))
+                    buffered = incomplete_line
+            if buffered:
+                send_line(bytes(buffered))
+            asyncio.run_coroutine_threadsafe(sender.aclose(), loop).result()
+
+    threading.Thread(target=read, name="satchel-stdin", daemon=True).start()
+    async with receiver:
+        async for line in receiver:
+            yield line
 
 
 class SkillServer(Server[Any]):
@@ -99,8 +101,8 @@ class SkillServer(Server[Any]):
     @property
     def instructions(self) -> str:
         """The instructions for a client's model, with the current number of untrusted skills."""
-        line = self.view.library.untrusted_notice() if self.view is not None else ""
-        return f"{INSTRUCTIONS} {line}." if line else INSTRUCTIONS
+        notice = self.view.library.untrusted_notice() if self.view is not None else ""
+        return f"{INSTRUCTIONS} {notice}." if notice else INSTRUCTIONS
 
     @instructions.setter
     def instructions(self, text: object) -> None:
@@ -112,7 +114,7 @@ class SkillServer(Server[Any]):
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
-        """The capabilities for a client of the older protocol, including list changes."""
+        """Return the capabilities for a client of the older protocol, including list changes."""
         options = notification_options or NotificationOptions(
             prompts_changed=True, resources_changed=True, tools_changed=True
         )
@@ -120,7 +122,7 @@ class SkillServer(Server[Any]):
 
 
 def make_server(view: ClientView) -> SkillServer:
-    """Create a server."""
+    """Create a server that serves a view and notifies clients of its changes."""
     notifier = ChangeNotifier(view)
 
     @asynccontextmanager
@@ -135,19 +137,19 @@ def make_server(view: ClientView) -> SkillServer:
         ctx: Context, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
         if len(params.notifications.resource_subscriptions or ()) > MAX_SUBSCRIPTIONS:
-            raise _too_many()
+            raise _too_many_subscriptions()
         return await notifier.listen(ctx, params)
 
     async def subscribe(ctx: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
         uri = str(params.uri)
-        wanted = notifier.subscriptions(ctx)
+        subscriptions = notifier.subscriptions(ctx)
         if not await anyio.to_thread.run_sync(handlers.is_served, uri):
             # The protocol defines no refusal. A subscription to an unknown URI is ignored: when the
             # file appears, the list of resources changes.
             return types.EmptyResult()
-        if len(wanted) >= MAX_SUBSCRIPTIONS and uri not in wanted:
-            raise _too_many()
-        wanted.add(uri)
+        if len(subscriptions) >= MAX_SUBSCRIPTIONS and uri not in subscriptions:
+            raise _too_many_subscriptions()
+        subscriptions.add(uri)
         return types.EmptyResult()
 
     async def unsubscribe(
@@ -190,30 +192,28 @@ def make_server(view: ClientView) -> SkillServer:
     return server
 
 
-def _too_many() -> MCPError:
+def _too_many_subscriptions() -> MCPError:
     message = f"Nobody can subscribe to more than {MAX_SUBSCRIPTIONS} addresses"
     return MCPError(code=types.INVALID_PARAMS, message=message)
 
 
 def run_stdio(view: ClientView) -> None:
     """Serve one client on stdin and stdout until it disconnects."""
-    from mcp.server.stdio import stdio_server
-
     server = make_server(view)
 
-    async def run(source: int) -> None:
+    async def run(stdin: int) -> None:
         async with (
-            _until_terminated(),
-            stdio_server(cast("Any", read_lines(source))) as (reading, writing),
+            _cancelled_on_sigterm(),
+            stdio_server(cast("Any", read_lines(stdin))) as (reader, writer),
         ):
-            await server.run(reading, writing, server.create_initialization_options())
+            await server.run(reader, writer, server.create_initialization_options())
 
-    with move_stdin() as source:
-        anyio.run(run, source)
+    with move_stdin() as stdin:
+        anyio.run(run, stdin)
 
 
 @asynccontextmanager
-async def _until_terminated() -> AsyncGenerator[None]:
+async def _cancelled_on_sigterm() -> AsyncGenerator[None]:
     """Cancel the body on SIGTERM.
 
     A signal handler that raises would do so in an arbitrary task, and the loop would print it.
@@ -224,10 +224,10 @@ async def _until_terminated() -> AsyncGenerator[None]:
     with anyio.open_signal_receiver(signal.SIGTERM) as signals:
         async with anyio.create_task_group() as group:
 
-            async def wait() -> None:
+            async def wait_for_signal() -> None:
                 async for _ in signals:
                     group.cancel_scope.cancel()
 
-            group.start_soon(wait)
+            group.start_soon(wait_for_signal)
             yield
             group.cancel_scope.cancel()

@@ -1,7 +1,7 @@
 """Requests of the Skills extension over the official SDK's client, with limits.
 
 Answers over HTTP are limited in bytes, every request in time, lists in pages, entries and bytes.
-Nothing in an answer is trusted: `source` validates lists, `ServedSkills` verifies every file.
+Nothing in an answer is trusted: `listed_skills` validates lists, `ServedSkills` verifies files.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 EXTENSION = "io.modelcontextprotocol/skills"
 MAX_SKILLS = 20_000
 MAX_PAGES = 1_000
-MAX_LIST_BYTES = 32 << 20  # all pages together
+MAX_LIST_BYTES = 32 << 20
+"""All pages of a list together."""
 MAX_ANSWER_BYTES = 64 << 20
 """One HTTP response: the largest file there may be, however it is encoded as JSON."""
 _CONNECT_TIMEOUT_S = 5.0
@@ -49,19 +50,19 @@ _MAX_REASON_CHARS = 200
 class ServerListing(NamedTuple):
     """A server's list."""
 
-    rows: list[Any]
-    ttl: float
+    entries: list[Any]
+    ttl_s: float
     """Seconds for which the server allows caching."""
-    limit: int = 0
-    """The limit that it exceeded: it is not complete."""
+    exceeded_limit: int = 0
+    """The limit that it exceeded and is not complete for; 0 when it is complete."""
 
 
 @dataclass
 class ConnectionNotes:
     """What explains a failure of one connection."""
 
-    limit: str = ""
-    """The limit that an answer exceeded."""
+    exceeded_limit: str = ""
+    """The limit that an answer exceeded, as a sentence."""
     stderr: bytearray = field(default_factory=bytearray)
     """The end of a program's standard error."""
 
@@ -69,16 +70,11 @@ class ConnectionNotes:
 @asynccontextmanager
 async def connect(server: McpServer, notes: ConnectionNotes) -> AsyncGenerator[Client]:
     """Connect to a server."""
-    version = next((one.version for one in metadata.distributions(name="satchel")), "0")
+    version = next(
+        (distribution.version for distribution in metadata.distributions(name="satchel")), "0"
+    )
 
-    async def limit(response: httpx2.Response) -> None:
-        if response.headers.get("content-encoding", "identity").lower() != "identity":
-            # The size of a compressed answer is not known in advance.
-            why = "the answer is packed, which was not asked for"
-            raise httpx2.ReadError(why, request=response.request)
-        response.stream = _LimitedStream(response, notes)
-
-    def client(transport: Any) -> Client:
+    def make_client(transport: Any) -> Client:
         return Client(
             transport,
             client_info=types.Implementation(name="satchel", version=version),
@@ -86,26 +82,42 @@ async def connect(server: McpServer, notes: ConnectionNotes) -> AsyncGenerator[C
             extensions=[advertise(EXTENSION)],
         )
 
-    if server.command:
-        allowed = {name: os.environ[name] for name in server.env if name in os.environ}
-        # DEPTH: a program that uses served skills itself must not start this program again.
-        command = StdioServerParameters(
-            command=server.command[0], args=list(server.command[1:]), env={**allowed, DEPTH: "1"}
-        )
-        with _stderr_into(notes.stderr) as errors:
-            async with client(stdio_client(command, errors)) as connected:
-                yield connected
-        return
+    open_transport = _open_program if server.command else _open_http
+    async with open_transport(server, notes) as transport, make_client(transport) as client:
+        yield client
+
+
+@asynccontextmanager
+async def _open_program(server: McpServer, notes: ConnectionNotes) -> AsyncGenerator[Any]:
+    """The transport to a server that is a program."""
+    allowed = {name: os.environ[name] for name in server.env if name in os.environ}
+    # DEPTH: a program that uses served skills itself must not start this program again.
+    command = StdioServerParameters(
+        command=server.command[0], args=list(server.command[1:]), env={**allowed, DEPTH: "1"}
+    )
+    with _stderr_pipe(notes.stderr) as errors:
+        yield stdio_client(command, errors)
+
+
+@asynccontextmanager
+async def _open_http(server: McpServer, notes: ConnectionNotes) -> AsyncGenerator[Any]:
+    """The transport to a server with an address."""
+
+    async def limit_response(response: httpx2.Response) -> None:
+        if response.headers.get("content-encoding", "identity").lower() != "identity":
+            # The size of a compressed answer is not known in advance.
+            reason = "the answer is packed, which was not asked for"
+            raise httpx2.ReadError(reason, request=response.request)
+        response.stream = _LimitedStream(response, notes)
+
     async with httpx2.AsyncClient(
         headers=_headers(server),
         timeout=httpx2.Timeout(_CONNECT_TIMEOUT_S, read=_READ_TIMEOUT_S),
-        event_hooks={"response": [limit]},
+        event_hooks={"response": [limit_response]},
     ) as http:
-        transport = streamable_http_client(
+        yield streamable_http_client(
             server.address, http_client=http, max_sse_event_size=MAX_ANSWER_BYTES
         )
-        async with client(transport) as connected:
-            yield connected
 
 
 async def list_skills(client: Client) -> ServerListing:
@@ -117,37 +129,50 @@ async def list_skills(client: Client) -> ServerListing:
     """
     if EXTENSION not in (client.server_capabilities.extensions or {}):
         raise ServerFailed("it does not offer skills (the extension is not declared)")
-    rows: list[Any] = []
-    ttl, cursor, limit, size = float("inf"), None, 0, 0
+    entries: list[Any] = []
+    ttl_seconds = float("inf")
+    cursor: Any = None
+    exceeded_limit = list_bytes = 0
     for _ in range(MAX_PAGES):
-        answer = await _ask(client, "skills/list", **({"cursor": cursor} if cursor else {}))
-        found = answer.get("skills")
-        if not isinstance(found, list):
+        result = await _send_request(
+            client, "skills/list", **({"cursor": cursor} if cursor else {})
+        )
+        page = result.get("skills")
+        if not isinstance(page, list):
             raise ServerFailed("its list of skills is none")
-        size += len(json.dumps(found))
-        if size > MAX_LIST_BYTES:
-            limit = MAX_LIST_BYTES
+        list_bytes += len(json.dumps(page))
+        if list_bytes > MAX_LIST_BYTES:
+            exceeded_limit = MAX_LIST_BYTES
             break
-        rows += cast("list[Any]", found)
-        ttl = min(ttl, _seconds(answer.get("ttlMs")))
-        if len(rows) > MAX_SKILLS:
-            limit = MAX_SKILLS
+        entries += cast("list[Any]", page)
+        ttl_seconds = min(ttl_seconds, _ttl_seconds(result.get("ttlMs")))
+        if len(entries) > MAX_SKILLS:
+            exceeded_limit = MAX_SKILLS
             break
-        cursor = answer.get("nextCursor")
+        cursor = result.get("nextCursor")
         if not isinstance(cursor, str):
             break
     else:
-        limit = MAX_PAGES
-    return ServerListing(rows[:MAX_SKILLS], ttl, limit)
+        exceeded_limit = MAX_PAGES
+    return ServerListing(entries[:MAX_SKILLS], ttl_seconds, exceeded_limit)
 
 
-class _Answer(BaseModel, extra="allow"):
+async def get_skill(client: Client, uri: str) -> Any:
+    """Return the entry of one skill, which the list may lack.
+
+    Raises:
+        MCPError: the server serves no skill at this address.
+    """
+    return (await _send_request(client, "skills/get", uri=uri)).get("skill")
+
+
+class _AnyResult(BaseModel, extra="allow"):
     """Any result; its fields are checked by the callers."""
 
 
-async def _ask(client: Client, method: str, **params: str | None) -> dict[str, Any]:
+async def _send_request(client: Client, method: str, **params: str | None) -> dict[str, Any]:
     request = types.Request[dict[str, Any], str](method=method, params=params)
-    return (await client.session.send_request(request, _Answer)).model_extra or {}
+    return (await client.session.send_request(request, _AnyResult)).model_extra or {}
 
 
 async def read_file(client: Client, uri: str) -> bytes:
@@ -157,11 +182,11 @@ async def read_file(client: Client, uri: str) -> bytes:
         ServerFailed: the answer has no such file.
         MCPError: the server answers with an error.
     """
-    contents = (await _ask(client, "resources/read", uri=uri)).get("contents")
-    for row in cast("list[Any]", contents) if isinstance(contents, list) else ():
-        item = cast("dict[str, Any]", row) if isinstance(row, dict) else {}
-        text, blob = item.get("text"), item.get("blob")
-        if item.get("uri") != uri:
+    contents = (await _send_request(client, "resources/read", uri=uri)).get("contents")
+    for content in cast("list[Any]", contents) if isinstance(contents, list) else ():
+        table = cast("dict[str, Any]", content) if isinstance(content, dict) else {}
+        text, blob = table.get("text"), table.get("blob")
+        if table.get("uri") != uri:
             continue
         if isinstance(text, str):
             return text.encode("utf-8", "surrogatepass")
@@ -179,26 +204,27 @@ def reason_of(exc: BaseException, server: McpServer, notes: ConnectionNotes) -> 
         return without_secrets(server, exc.message)
     if isinstance(exc, FileNotFoundError):
         return say("`{name}` is not installed", name=exc.filename)
-    if notes.limit:
-        return notes.limit
+    if notes.exceeded_limit:
+        return notes.exceeded_limit
     if isinstance(exc, TimeoutError):
         reason = say("it took too long")
     else:
-        reason = _plain(without_secrets(server, str(exc) or type(exc).__name__))[:_MAX_REASON_CHARS]
-    said = _plain(without_secrets(server, notes.stderr.decode("utf-8", "replace")))
-    return f"{reason}; it said: {said[-_MAX_REASON_CHARS:]}" if said else reason
+        text = without_secrets(server, str(exc) or type(exc).__name__)
+        reason = _one_line(text)[:_MAX_REASON_CHARS]
+    stderr_text = _one_line(without_secrets(server, notes.stderr.decode("utf-8", "replace")))
+    return f"{reason}; it said: {stderr_text[-_MAX_REASON_CHARS:]}" if stderr_text else reason
 
 
-def _plain(text: str) -> str:
+def _one_line(text: str) -> str:
     return " ".join(replace_unprintable(text, " ").split())
 
 
 def _headers(server: McpServer) -> dict[str, str]:
     headers = {"Accept-Encoding": "identity"}
-    wanted = [(name, variable, "") for name, variable in server.headers]
+    variables = [(name, variable, "") for name, variable in server.headers]
     if server.token:
-        wanted.append(("Authorization", server.token, "Bearer "))
-    for name, variable, before in wanted:
+        variables.append(("Authorization", server.token, "Bearer "))
+    for name, variable, prefix in variables:
         value = os.environ.get(variable, "").strip()
         if not value:
             raise ServerFailed(f"the environment variable `{variable}` is not set")
@@ -206,17 +232,17 @@ def _headers(server: McpServer) -> dict[str, str]:
             raise ServerFailed(
                 f"the environment variable `{variable}` has signs that no header may have"
             )
-        headers[name] = before + value
+        headers[name] = prefix + value
     return headers
 
 
-def _seconds(value: Any) -> float:
-    good = isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
-    return float(value) / 1000 if good else 0.0
+def _ttl_seconds(milliseconds: Any) -> float:
+    is_number = isinstance(milliseconds, (int, float)) and not isinstance(milliseconds, bool)
+    return float(milliseconds) / 1000 if is_number and milliseconds > 0 else 0.0
 
 
 @contextmanager
-def _stderr_into(tail: bytearray) -> Generator[TextIO]:
+def _stderr_pipe(tail: bytearray) -> Generator[TextIO]:
     """A pipe for standard error, the end of which is kept in `tail`."""
     reader, writer = os.pipe()
 
@@ -244,12 +270,13 @@ class _LimitedStream(httpx2.AsyncByteStream):
         self._notes = notes
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = 0
+        answer_bytes = 0
         async for chunk in self._inner:
-            size += len(chunk)
-            if size > MAX_ANSWER_BYTES:
-                self._notes.limit = f"the answer has more than {MAX_ANSWER_BYTES} bytes"
-                raise httpx2.ReadError(self._notes.limit, request=self._request)
+            answer_bytes += len(chunk)
+            if answer_bytes > MAX_ANSWER_BYTES:
+                reason = f"the answer has more than {MAX_ANSWER_BYTES} bytes"
+                self._notes.exceeded_limit = reason
+                raise httpx2.ReadError(reason, request=self._request)
             yield chunk
 
     async def aclose(self) -> None:

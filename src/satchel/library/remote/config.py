@@ -26,15 +26,17 @@ if TYPE_CHECKING:
 
     from satchel.settings import Settings
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
-_KEYS = frozenset(("address", "command", "token", "headers", "env"))
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_HEADER = re.compile(r"[A-Za-z0-9-]+")
-_PROTOCOL = frozenset(("accept", "content-length", "content-type", "host", "transfer-encoding"))
+_SERVER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
+_SERVER_KEYS = frozenset(("address", "command", "token", "headers", "env"))
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HEADER_NAME = re.compile(r"[A-Za-z0-9-]+")
+_PROTOCOL_HEADERS = frozenset(
+    ("accept", "content-length", "content-type", "host", "transfer-encoding")
+)
 """Headers that belong to the protocol."""
 DEPTH = "SATCHEL_MCP_DEPTH"
 """Set for programs that are started as servers: they take no skills from servers themselves."""
-_HIDDEN = "•••"
+_MASK = "•••"
 _MIN_SECRET_CHARS = 3
 
 
@@ -62,94 +64,103 @@ class McpServer(NamedTuple):
     @property
     def key(self) -> str:
         """The name of its folder, unique per server."""
-        whole = "\0".join((self.name, self.address, *self.command, self.token))
-        shown = re.sub(r"[^A-Za-z0-9.-]", "-", self.name)
-        return f"{shown}-{sha256(whole.encode('utf-8', 'surrogateescape')).hexdigest()[:12]}"
+        identity = "\0".join((self.name, self.address, *self.command, self.token))
+        safe_name = re.sub(r"[^A-Za-z0-9.-]", "-", self.name)
+        return f"{safe_name}-{sha256(identity.encode('utf-8', 'surrogateescape')).hexdigest()[:12]}"
 
 
 def without_secrets(server: McpServer, text: str) -> str:
     """Return a text without the values of the variables that a server's table names."""
     variables = (server.token, *(variable for _, variable in server.headers), *server.env)
     values = {os.environ.get(name, "").strip() for name in variables if name}
-    parts = {part for value in values for part in (value, *value.split(), repr(value)[1:-1])}
-    for part in sorted(parts, key=len, reverse=True):  # one may be part of another
-        if len(part) >= _MIN_SECRET_CHARS:
-            text = text.replace(part, _HIDDEN)
+    secrets: set[str] = set()
+    for value in values:
+        secrets.update((value, *value.split(), repr(value)[1:-1]))
+    for secret in sorted(secrets, key=len, reverse=True):  # one may be part of another
+        if len(secret) >= _MIN_SECRET_CHARS:
+            text = text.replace(secret, _MASK)
     return text
 
 
-def servers_of(settings: Settings) -> tuple[list[McpServer], list[Problem]]:
+def read_servers(settings: Settings) -> tuple[list[McpServer], list[Problem]]:
     """Return the configured servers, and problems of those that cannot be used."""
-    found: list[McpServer] = []
+    servers: list[McpServer] = []
     problems: list[Problem] = []
-    for name, row in settings.servers.items():
+    for name, table in settings.servers.items():
         try:
-            found.append(server_from(name, row))
+            servers.append(server_from(name, table))
         except ValueError as exc:
             values = {"name": name, "why": str(exc)}
             problems.append(Problem("server-address", settings.paths.config, values=values))
-    return found, problems
+    return servers, problems
 
 
-def server_from(name: str, row: Mapping[str, Any]) -> McpServer:
+def server_from(name: str, table: Mapping[str, Any]) -> McpServer:
     """Return a server from its table.
 
     Raises:
         ValueError: the table is not valid; its text is the reason.
     """
-    if not _NAME.fullmatch(name):
+    if not _SERVER_NAME.fullmatch(name):
         raise ValueError("its name is not valid")
-    if not _KEYS.issuperset(row):
+    if not _SERVER_KEYS.issuperset(table):
         raise ValueError("it has an unknown key")
-    address, command = row.get("address", ""), row.get("command", ())
+    address, command = table.get("address", ""), table.get("command", ())
     if isinstance(command, str):
         command = shlex.split(command)
     if bool(address) == bool(command):
         raise ValueError("it needs either `address` or `command`")
-    headers = row.get("headers", {})
+    headers = table.get("headers", {})
     if not isinstance(headers, dict):
         raise ValueError("`headers` is not valid")  # noqa: TRY004 - one kind for the caller
-    pairs = cast("dict[str, Any]", headers)
-    if any(not _HEADER.fullmatch(key) or key.lower() in _PROTOCOL for key in pairs):
-        raise ValueError("`headers` is not valid")
-    token, env = str(row.get("token", "")), _texts(row, "env")
-    if any(not _VARIABLE.fullmatch(str(one)) for one in (*pairs.values(), *env, token or "_")):
+    variable_by_header = cast("dict[str, Any]", headers)
+    for header in variable_by_header:
+        if not _HEADER_NAME.fullmatch(header) or header.lower() in _PROTOCOL_HEADERS:
+            raise ValueError("`headers` is not valid")
+    token, env = str(table.get("token", "")), _read_texts(table, "env")
+    variables = [*map(str, variable_by_header.values()), *env, *([token] if token else [])]
+    if not all(map(_VARIABLE_NAME.fullmatch, variables)):
         raise ValueError("`token`, `headers` and `env` name environment variables")
     return McpServer(
-        name,
-        _address(str(address)) if address else "",
-        tuple(map(str, command)),
-        token,
-        tuple((key, str(value)) for key, value in pairs.items()),
-        env,
+        name=name,
+        address=_check_address(str(address)) if address else "",
+        command=tuple(map(str, command)),
+        token=token,
+        headers=tuple((header, str(name)) for header, name in variable_by_header.items()),
+        env=env,
     )
 
 
-def _texts(row: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    value = row.get(key, ())
+def _read_texts(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    value = table.get(key, ())
     if not isinstance(value, (list, tuple)):
         raise ValueError(f"`{key}` must be a list")  # noqa: TRY004 - one kind for the caller
-    return tuple(str(item) for item in cast("list[Any]", value))
+    return tuple(str(text) for text in cast("list[Any]", value))
 
 
-def _address(text: str) -> str:
+def _check_address(text: str) -> str:
+    """Return an address that is safe to contact.
+
+    Raises:
+        ValueError: it is not; the text is the reason.
+    """
     if any(ord(sign) < 33 for sign in text):
         raise ValueError("it is not valid")
     try:
-        parts = urlsplit(text)
-        host = parts.hostname or ""
-        _ = parts.port
+        url = urlsplit(text)
+        host = url.hostname or ""
+        _ = url.port  # raises when it is no number
     except ValueError:
         raise ValueError("it is not valid") from None
-    if parts.scheme not in ("http", "https") or not host:
+    if url.scheme not in ("http", "https") or not host:
         raise ValueError("the address must begin with `https://`")
-    if parts.username is not None or parts.password is not None or "?" in text or "#" in text:
+    if url.username is not None or url.password is not None or "?" in text or "#" in text:
         raise ValueError("an address must not contain secrets: use `token` or `headers`")
     try:
         is_local = host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         is_local = False
-    if parts.scheme == "http" and not is_local:
+    if url.scheme == "http" and not is_local:
         raise ValueError("the address must begin with `https://`")
     return text
 
@@ -157,8 +168,8 @@ def _address(text: str) -> str:
 # --- the user's config.toml -------------------------------------------------------------------
 
 
-def change_server(config: str, name: str, row: Mapping[str, Any] | None) -> None:
-    """Append a server's table to the configuration, or remove it if `row` is None.
+def change_server(config: str, name: str, table: Mapping[str, Any] | None) -> None:
+    """Append a server's table to the configuration, or remove it if `table` is None.
 
     The file is created if needed, and written only if it parses as wanted afterwards.
 
@@ -176,10 +187,15 @@ def change_server(config: str, name: str, row: Mapping[str, Any] | None) -> None
             if os.path.exists(config):
                 with open(config, encoding="utf-8", newline="") as stream:
                     text = stream.read()
-            table = tomllib.loads(text)
-            servers = table.pop("servers", {})
-            text = _without(text, name, servers) if row is None else _with(text, name, row, servers)
-            if tomllib.loads(text) != {**table, **({"servers": servers} if servers else {})}:
+            expected = tomllib.loads(text)
+            servers = expected.setdefault("servers", {})
+            if table is None:
+                text = _remove_table(text, name, servers)
+            else:
+                text = _append_table(text, name, table, servers)
+            if not servers:
+                del expected["servers"]
+            if tomllib.loads(text) != expected:
                 raise Refused(
                     say("`{path}` is written in a way that cannot be changed safely", path=config),
                     say("Change it by hand"),
@@ -192,39 +208,42 @@ def change_server(config: str, name: str, row: Mapping[str, Any] | None) -> None
         ) from exc
 
 
-def _with(text: str, name: str, row: Mapping[str, Any], servers: dict[str, Any]) -> str:
+def _append_table(text: str, name: str, table: Mapping[str, Any], servers: dict[str, Any]) -> str:
+    """Append a server to the text of a configuration, and to `servers`."""
     if name in servers:
         raise Conflict(
             say("`{path}` exists already", path=name),
             say("Run `{command}`", command=f"satchel mcp remove {name}"),
         )
     try:
-        server_from(name, row)
+        server_from(name, table)
     except ValueError as exc:
         raise InvalidInput(
             say("`{path}` cannot be used: {reason}", path=name, reason=say(str(exc))),
             say("Run `{command}`", command="satchel mcp add --help"),
         ) from exc
-    servers[name] = dict(row)
-    key = name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
-    lines = [f"[servers.{key}]", *(f"{key} = {_toml(value)}" for key, value in row.items())]
-    return "\n".join([*([text.removesuffix("\n"), ""] if text else []), *lines, ""])
+    servers[name] = dict(table)
+    toml_name = name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
+    rows = "".join(f"{key} = {_toml(value)}\n" for key, value in table.items())
+    before = text.removesuffix("\n") + "\n\n" if text else ""
+    return f"{before}[servers.{toml_name}]\n{rows}"
 
 
-def _without(text: str, name: str, servers: dict[str, Any]) -> str:
+def _remove_table(text: str, name: str, servers: dict[str, Any]) -> str:
+    """Remove a server from the text of a configuration, and from `servers`."""
     if name not in servers:
         raise NotFound(
             say("There is no server `{name}`", name=name),
             say("Run `{command}`", command="satchel mcp list"),
         )
     del servers[name]
-    key = "|".join(re.escape(one) for one in (name, json.dumps(name), f"'{name}'"))
+    spellings = "|".join(map(re.escape, (name, json.dumps(name), f"'{name}'")))
     # From the heading to the next empty line or heading.
-    return re.sub(rf"(?m)\n?^\[servers\.(?:{key})\].*\n(?:[^\[\r\n].*(?:\n|\Z))*", "", text)
+    return re.sub(rf"(?m)\n?^\[servers\.(?:{spellings})\].*\n(?:[^\[\r\n].*(?:\n|\Z))*", "", text)
 
 
 def _toml(value: Any) -> str:
     if isinstance(value, dict):
         pairs = cast("dict[str, str]", value).items()
-        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(one)}" for key, one in pairs) + "}"
+        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(text)}" for key, text in pairs) + "}"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,7 +1,7 @@
 """A strict reader for zip and tar: a tree of files, or a refusal that names the rule.
 
     rules.py     rules, limits and file names; refusals; the tree of files
-    zip.py       zip: central directory and local headers, cross-checked
+    zip.py       zip: the standard library's reader, with checks of every entry
     open.py      detection of the format; gzip; tar: ustar, pax and GNU names
 
 Nothing is repaired or guessed.

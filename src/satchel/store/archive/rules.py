@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from satchel._unicode import CONTROLS, FILLERS, SURROGATES, TAGS
 from satchel.errors import NotFound, Refused, Unsafe
 from satchel.i18n import say
-from satchel.skill.file_tree import IGNORED, TreeFile
+from satchel.skill.file_tree import IGNORED, LIMITS, TreeFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 _REQUIREMENTS = {
     "a path must be relative, with `/`, and without `..`, empty parts and colons": (
@@ -38,13 +38,12 @@ _REQUIREMENTS = {
     "files and names must stay within the limits": (
         "too-many-files", "too-large", "names-too-large", "ratio",
     ),
-    "only zip without zip64, tar and tar.gz are read": (
-        "not-an-archive", "unsupported-format", "multi-part", "zip64", "method",
+    "only zip, tar and tar.gz are read": (
+        "not-an-archive", "unsupported-format", "multi-part", "method",
     ),
     "the archive must be complete and well formed": (
-        "truncated", "trailing-data", "hidden-data", "overlap", "damaged", "size-differs",
-        "header-differs", "type-differs", "zip-end", "zip-count", "zip-extra", "zip-flags",
-        "tar-header", "tar-order", "tar-pax",
+        "truncated", "trailing-data", "hidden-data", "overlap", "damaged", "header-differs",
+        "type-differs", "tar-header", "tar-order", "tar-pax",
     ),
     "nothing may be encrypted": ("encrypted",),
     "addresses, branches, tags and commits must be plain names": ("git-address", "git-ref"),
@@ -61,7 +60,6 @@ _KIND_HINT = "Give a folder, a `.zip`, a `.tar.gz` or the address of a git repos
 _UNPACK_HINT = "Unpack it and give the folder"
 HINTS: dict[str, str] = {
     "unsupported-format": _UNPACK_HINT,
-    "zip64": _UNPACK_HINT,
     "method": _UNPACK_HINT,
     "not-an-archive": _KIND_HINT,
     "link": _FILE_HINT,
@@ -79,6 +77,31 @@ HINTS: dict[str, str] = {
 }
 _MAX_SHOWN_CHARS = 120
 
+MAX_PART_BYTES = 255
+MAX_PATH_BYTES = 1024
+MAX_DEPTH = 64
+
+# Invisible characters, and those that change the display of others; category Cf is checked too.
+_INVISIBLE_CHARACTER = re.compile(
+    f"[{CONTROLS}{FILLERS}{SURROGATES}{TAGS}\u2028\u2029\u2800\ufdd0-\ufdef\ufe00-\ufe0e"
+    "\ufff0-\uffff]"
+)
+_EMOJI_STYLE = "\ufe0f"
+"""Variation selector for the coloured form: common in names, and ignored in comparisons."""
+_WINDOWS_CHARACTER = re.compile(r"""[<>"|?*]""")
+_RESERVED_NAME = re.compile(
+    r"(?:^|/)((?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$|clock\$)[ ]*(?:\.[^/]*)?"
+    r"|git~[0-9]+)(?:/|\Z)",
+    re.IGNORECASE,
+)
+_PLAIN_PATH = re.compile(r"(?:[A-Za-z0-9_.\- ()+,@=]*[A-Za-z0-9_\-()+,@=](?:/(?!\Z)|\Z))+\Z")
+"""Fast path: parts of ordinary characters, none empty or with a dot or space at its end."""
+_EMPTY_OR_DOT_PART = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)")
+_DOT_OR_SPACE_END = re.compile(r"[. ](?:/|\Z)")
+_IGNORED_PART = re.compile(
+    rf"(?:^|/)(?:{'|'.join(map(re.escape, sorted(IGNORED)))})(?=/|\Z)", re.IGNORECASE
+)
+
 
 class ArchiveLimits(NamedTuple):
     """Size limits of an archive or another source with many skills."""
@@ -91,8 +114,6 @@ class ArchiveLimits(NamedTuple):
     """Bytes of all paths, with the folders that they imply."""
     ratio: int = 100
     """Unpacked bytes for one packed byte."""
-    file_floor: int = 1 << 20
-    """`ratio` does not apply to a file up to this size."""
     total_floor: int = 8 << 20
     """`ratio` does not apply to all files together up to this size."""
 
@@ -111,16 +132,16 @@ def refuse(rule: str, path: str = "", found: str = "") -> Unsafe:
         path: The path inside the source, or the source itself.
         found: The offending value, where it helps; the name of the rule when empty.
     """
-    why = say(RULES[rule])
+    reason = say(RULES[rule])
     if found or len(_REQUIREMENTS[RULES[rule]]) > 1:  # else the sentence says which rule it is
-        why += f" ({shown(found) or rule})"
+        reason += f" ({shown(found) or rule})"
     name = shown(path)
-    text = (
-        say("`{path}` is refused: {why}", path=name, why=why)
+    message = (
+        say("`{path}` is refused: {why}", path=name, why=reason)
         if name
-        else say("The source is refused: {why}", why=why)
+        else say("The source is refused: {why}", why=reason)
     )
-    return Unsafe(rule, text, say(HINTS.get(rule, HINT)))
+    return Unsafe(rule, message, say(HINTS.get(rule, HINT)))
 
 
 def unreadable(path: str, exc: OSError) -> Refused:
@@ -137,34 +158,8 @@ def shown(text: str) -> str:
     if short.isascii() and short.isprintable() and "`" not in short:
         return short
     return "".join(
-        mark if mark.isprintable() and mark != "`" else f"\\u{ord(mark):04x}" for mark in short
+        char if char.isprintable() and char != "`" else f"\\u{ord(char):04x}" for char in short
     )
-
-
-MAX_PART_BYTES = 255
-MAX_PATH_BYTES = 1024
-MAX_DEPTH = 64
-
-# Invisible characters, and those that change the display of others; category Cf is checked too.
-_INVISIBLE = re.compile(
-    f"[{CONTROLS}{FILLERS}{SURROGATES}{TAGS}\u2028\u2029\u2800\ufdd0-\ufdef\ufe00-\ufe0e"
-    "\ufff0-\uffff]"
-)
-_EMOJI_STYLE = "\ufe0f"
-"""Variation selector for the coloured form: common in names, and ignored in comparisons."""
-_WINDOWS = re.compile(r"""[<>"|?*]""")
-_RESERVED = re.compile(
-    r"(?:^|/)((?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$|clock\$)[ ]*(?:\.[^/]*)?"
-    r"|git~[0-9]+)(?:/|\Z)",
-    re.IGNORECASE,
-)
-_PLAIN = re.compile(r"(?:[A-Za-z0-9_.\- ()+,@=]*[A-Za-z0-9_\-()+,@=](?:/(?!\Z)|\Z))+\Z")
-"""Fast path: parts of ordinary characters, none empty or with a dot or space at its end."""
-_ODD_PART = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)")
-_ODD_END = re.compile(r"[. ](?:/|\Z)")
-_IGNORED = re.compile(
-    rf"(?:^|/)(?:{'|'.join(map(re.escape, sorted(IGNORED)))})(?=/|\Z)", re.IGNORECASE
-)
 
 
 def check_path(path: str) -> None:
@@ -173,7 +168,7 @@ def check_path(path: str) -> None:
     Raises:
         Unsafe: with the rule it breaks.
     """
-    if not _PLAIN.match(path):
+    if not _PLAIN_PATH.match(path):
         _check_characters(path)
         _check_parts(path)
     size = len(path) if path.isascii() else len(path.encode())
@@ -186,16 +181,16 @@ def check_path(path: str) -> None:
         and max(len(part.encode()) for part in path.split("/")) > MAX_PART_BYTES
     ):
         raise refuse("path-too-long", path)
-    if found := _RESERVED.search(path):
-        raise refuse("windows-name", path, found.group(1))
+    if reserved := _RESERVED_NAME.search(path):
+        raise refuse("windows-name", path, reserved.group(1))
 
 
 def _check_parts(path: str) -> None:
     if path.startswith("/"):
         raise refuse("path-absolute", path)
-    if _ODD_PART.search(path):
+    if _EMPTY_OR_DOT_PART.search(path):
         raise refuse("path-escapes" if ".." in path.split("/") else "path-parts", path)
-    if _ODD_END.search(path):
+    if _DOT_OR_SPACE_END.search(path):
         raise refuse("windows-name", path, "a name ends in a dot or a space")
 
 
@@ -204,20 +199,20 @@ def _check_characters(path: str) -> None:
         raise refuse("path-parts", found="an empty name")
     if "\\" in path:
         raise refuse("path-backslash", path)
-    found = _INVISIBLE.search(path)
-    if not found and not path.isascii():
-        hidden = (mark for mark in path if unicodedata.category(mark) == "Cf")
-        mark = next(hidden, "")
+    invisible = _INVISIBLE_CHARACTER.search(path)
+    if not invisible and not path.isascii():
+        format_chars = (char for char in path if unicodedata.category(char) == "Cf")
+        char = next(format_chars, "")
     else:
-        mark = found.group() if found else ""
-    if "\ud800" <= mark <= "\udfff":
+        char = invisible.group() if invisible else ""
+    if "\ud800" <= char <= "\udfff":
         raise refuse("path-encoding", path)  # bytes of a file name that are not UTF-8
-    if mark:
-        raise refuse("path-characters", path, f"U+{ord(mark):04X}")
+    if char:
+        raise refuse("path-characters", path, f"U+{ord(char):04X}")
     if ":" in path:
         raise refuse("path-colon", path)
-    if found := _WINDOWS.search(path):
-        raise refuse("windows-name", path, found.group())
+    if reserved := _WINDOWS_CHARACTER.search(path):
+        raise refuse("windows-name", path, reserved.group())
 
 
 def decode_path(data: bytes) -> str:
@@ -234,16 +229,16 @@ def decode_path(data: bytes) -> str:
 
 def ignored_part(path: str) -> str:
     """The path up to an ignored part, such as `__MACOSX`; empty when there is none."""
-    found = _IGNORED.search(path)
-    return path[: found.end()] if found else ""
+    match = _IGNORED_PART.search(path)
+    return path[: match.end()] if match else ""
 
 
 def fold(path: str) -> str:
     """A key that is equal for paths which some file systems treat as the same."""
     if path.isascii():
         return path.lower()
-    plain = unicodedata.normalize("NFD", path.replace(_EMOJI_STYLE, "")).casefold()
-    return unicodedata.normalize("NFC", plain)
+    folded = unicodedata.normalize("NFD", path.replace(_EMOJI_STYLE, "")).casefold()
+    return unicodedata.normalize("NFC", folded)
 
 
 class TreeNames:
@@ -253,9 +248,9 @@ class TreeNames:
         self._bounds = bounds
         self._files: dict[str, str] = {}
         self._folders: dict[str, str] = {}
-        self._listed: set[str] = set()
+        self._listed_folders: set[str] = set()
         self._size = 0
-        self._last = ""
+        self._last_parent = ""
 
     def add(self, path: str, *, folder: bool = False) -> None:
         """Add a path that `check_path` accepted.
@@ -267,22 +262,22 @@ class TreeNames:
         if key == path:
             key = path  # share one string: there may be very many
         if folder:
-            if path in self._listed:
+            if path in self._listed_folders:
                 raise refuse("duplicate-name", path)
-            self._listed.add(path)
+            self._listed_folders.add(path)
             self._add_folder(path, key)
         else:
             other = self._files.get(key)
             if other is not None:
                 raise refuse("duplicate-name" if other == path else "case-conflict", path, other)
             if key in self._folders:
-                self._not_in(self._folders, path, key)
+                self._check_absent(self._folders, path, key)
             self._files[key] = path
             self._count(path)
-        last = path.rpartition("/")[0]
-        if last == self._last:
+        parent = path.rpartition("/")[0]
+        if parent == self._last_parent:
             return  # archives list a folder's files after each other
-        self._last = last
+        self._last_parent = parent
         while "/" in path:
             path, key = path.rpartition("/")[0], key.rpartition("/")[0]
             if not self._add_folder(path, key):
@@ -295,12 +290,12 @@ class TreeNames:
             if other != path:
                 raise refuse("case-conflict", path, other)
             return False
-        self._not_in(self._files, path, key)
+        self._check_absent(self._files, path, key)
         self._folders[key] = path
         self._count(path)
         return True
 
-    def _not_in(self, table: dict[str, str], path: str, key: str) -> None:
+    def _check_absent(self, table: dict[str, str], path: str, key: str) -> None:
         other = table.get(key)
         if other is not None:
             raise refuse("file-and-folder" if other == path else "case-conflict", path, other)
@@ -313,14 +308,11 @@ class TreeNames:
             raise refuse("too-many-files", path)
 
 
-_CHUNK_BYTES = 64 << 10
-
-
-def read_at(descriptor: int, size: int, at: int) -> bytes:
-    """Up to `size` bytes from the position `at`."""
+def read_at(descriptor: int, size: int, position: int) -> bytes:
+    """Up to `size` bytes from a position."""
     if hasattr(os, "pread"):
-        return os.pread(descriptor, size, at)
-    os.lseek(descriptor, at, os.SEEK_SET)  # Windows: one reader at a time
+        return os.pread(descriptor, size, position)
+    os.lseek(descriptor, position, os.SEEK_SET)  # Windows: one reader at a time
     return os.read(descriptor, size)
 
 
@@ -349,32 +341,6 @@ class ListedTree:
         # In byte order everything under `a/` is between `a/` and `a0`.
         first = bisect_left(self.files, name + b"/", key=_key)
         return self.files[first : bisect_left(self.files, name + b"0", first, key=_key)]
-
-
-class ArchiveReader:
-    """Reads the content of checked entries; one subclass for each format."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    def chunks(self, path: str) -> Iterator[bytes]:
-        """The content of a file, checked while it is read."""
-        raise NotImplementedError
-
-    def read_range(self, path: str, at: int, end: int) -> Iterator[bytes]:
-        """The bytes of the archive from `at` to `end`."""
-        while at < end:
-            data = read_at(self._descriptor, min(_CHUNK_BYTES, end - at), at)
-            if not data:
-                raise refuse("truncated", path)
-            at += len(data)
-            yield data
-
-    def close(self) -> None:
-        """Close the archive."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
 
 
 class Contents:
@@ -419,28 +385,38 @@ class Contents:
 class ArchiveTree(ListedTree):
     """The files of an archive. Close it, or use it in a `with` block."""
 
-    def __init__(self, contents: Contents, reader: ArchiveReader, kind: str) -> None:
+    def __init__(
+        self,
+        contents: Contents,
+        kind: str,
+        read: Callable[[str], bytes],
+        close: Callable[[], None],
+    ) -> None:
         super().__init__(contents.files)
         self.ignored = tuple(sorted(contents.ignored))
         self.kind = kind
         """`zip`, `tar` or `tar.gz`."""
-        self._reader = reader
+        self.close = close
+        self._read = read
+        self._sizes = {file.path: file.size for file in self.files}
 
     def chunks(self, path: str) -> Iterator[bytes]:
-        """The content of a file, piece by piece.
+        """The content of a file, checked, as one piece.
 
         Raises:
-            Unsafe: it is damaged, or differs from what the archive declares.
+            Unsafe: it is damaged, differs from what the archive declares, or is larger than a
+                skill may be.
             NotFound: there is no such file.
         """
-        try:
-            return self._reader.chunks(path)
-        except KeyError as exc:
-            raise NotFound(f"There is no `{path}` in the archive") from exc
-
-    def close(self) -> None:
-        """Close the archive."""
-        self._reader.close()
+        size = self._sizes.get(path)
+        if size is None:
+            raise NotFound(f"There is no `{path}` in the archive")
+        if size > LIMITS.size:
+            raise refuse("too-large", path, f"{LIMITS.size >> 20} MiB")
+        data = self._read(path)
+        if len(data) != size:
+            raise refuse("truncated", path)
+        yield data
 
     def __enter__(self) -> Self:
         return self

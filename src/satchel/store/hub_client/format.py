@@ -3,14 +3,25 @@
     state                     the one mutable file: two lines, JSON and its signature
     commits/000000000012      create-only: number, digests of earlier commits, digest of changes
     changes/ab/<hex>          the changes of one commit: releases, publishers, yanks, revocations
-    index/ab/<hex>            root, middles and bins: every release of a name, by the name's hash
+    index/ab/<hex>            table: releases by name, keys by publisher, names by digest of a tree
+    search/ab/<hex>           table: newest version and description by name, for searches
+    publishers/ab/<hex>       table: the same with the blob, in the order of publishers, for pages
     revoked/ab/<hex>          digests of skills that must not be installed
-    search/ab/<hex>           list of segments, and segments with names and descriptions
     blobs/ab/<hex>.tar.gz     the files of a release
 
 All but `state` and `commits` are named after the SHA-256 of their bytes, so that a reader who
 believes `state` needs to believe no server. All but `state`, `commits` and blobs are gzipped JSON
 lines. A statement is the text that a publisher or the hub signs; `signed_by` verifies it.
+
+A table is a tree. Its root and the other nodes have entries: a prefix of bits of a key's hash, and
+the *bin* with the rows of all keys that begin so, or a node that divides them further. A bin with
+too many keys is divided in two, so the files follow from the rows alone. Another row rewrites its
+bin and the nodes above it: a number of files that hardly depends on the size of the hub.
+
+What readers and builds use is what `state` leads to: the commits up to `count` with their changes,
+the file `revoked`, the nodes and bins below the roots `index`, `search` and `publishers`, and the
+blobs of the releases in the bins of the index. Nothing leads to the roots of an older state: its
+other nodes and bins are garbage once no reader has that state any more.
 """
 
 from __future__ import annotations
@@ -18,36 +29,35 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from base64 import b64decode
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import cache, lru_cache
-from hashlib import sha256, sha512
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, get_type_hints
+from functools import cache
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, get_origin, get_type_hints
 
-from satchel.errors import Changed, InvalidInput
+from satchel.errors import Changed
 from satchel.i18n import say
 from satchel.store.archive.rules import shown
-from satchel.store.hub_client.release_name import parse_name, parse_version
-from satchel.store.signing import plain_key
+from satchel.store.hub_client.signatures import is_signed_successor, verify_ssh
+from satchel.store.hub_client.versions import parse_name, parse_version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
-    from satchel.store.hub_client.release_name import Version
+    from satchel.store.hub_client.versions import Version
+
 
 STATE = "state"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 STATE_NAMESPACE = "satchel-state"
-CHANGE_NAMESPACE = "satchel-release"
-BIN_SKILL_COUNT = 32
-SEGMENT_SKILL_COUNT = 1_000
 MAX_STATE_BYTES = 16 << 10
 MAX_COMMIT_BYTES = 4 << 10
 MAX_FILE_BYTES = 4 << 20
 """Of one file of the index or the search list, as it is transferred."""
 MAX_UNPACKED_BYTES = 64 << 20
 MAX_BLOB_BYTES = 80 << 20
+MAX_REASON_CHARS = 1_000
+"""Of a yank or a revocation."""
 MAX_STATE_AGE_DAYS = 7
 HEX = re.compile(r"[0-9a-f]{64}\Z")
 UNREADABLE = "unreadable"
@@ -57,36 +67,33 @@ Row = dict[str, Any]
 """One JSON object of a file."""
 _Record = TypeVar("_Record")
 
+_field_types = cache(get_type_hints)
+
 
 def digest_hex(data: bytes) -> str:
-    """The SHA-256 of data, as 64 hexadecimal digits."""
+    """Return the SHA-256 of data, as 64 hexadecimal digits."""
     return sha256(data).hexdigest()
 
 
 def render_row(row: Mapping[str, Any]) -> bytes:
-    """One line of JSON, the same for the same values."""
+    """Write a row as one line of JSON, the same for the same values."""
     line = json.dumps(row, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     return line.encode() + b"\n"
 
 
 def pack(data: bytes) -> bytes:
     """Compress as gzip without a time; the same data yield the same bytes with one zlib."""
-    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
-    packed = packer.compress(data) + packer.flush()
+    compressor = zlib.compressobj(9, zlib.DEFLATED, 31)
+    packed = compressor.compress(data) + compressor.flush()
     return packed[:4] + bytes(4) + packed[8:]
-
-
-def pack_rows(rows: Iterable[Mapping[str, Any]]) -> bytes:
-    """Write rows as gzipped JSON lines."""
-    return pack(b"".join(map(render_row, rows)))
 
 
 def unpack_rows(data: bytes, path: str) -> list[Row]:
     """Read gzipped JSON lines; raises `Changed` when they are damaged or too large."""
     try:
-        unpacker = zlib.decompressobj(31)
-        text = unpacker.decompress(data, MAX_UNPACKED_BYTES)
-        _require(unpacker.eof and not unpacker.unused_data)
+        decompressor = zlib.decompressobj(31)
+        text = decompressor.decompress(data, MAX_UNPACKED_BYTES)
+        _require(decompressor.eof and not decompressor.unused_data)
         rows = [json.loads(line) for line in text.splitlines()]
         _require(all(isinstance(row, dict) for row in rows))
     except (ValueError, zlib.error, RecursionError) as exc:
@@ -94,12 +101,12 @@ def unpack_rows(data: bytes, path: str) -> list[Row]:
     return cast("list[Row]", rows)
 
 
-def _is_whole(data: bytes) -> bool:
-    """Whether data are a gzip file that ends, within the first megabyte."""
-    unpacker = zlib.decompressobj(31)
+def _is_complete_gzip(data: bytes) -> bool:
+    """Whether data are a gzip file that ends within its first megabyte."""
+    decompressor = zlib.decompressobj(31)
     with suppress(zlib.error):
-        unpacker.decompress(data, 1 << 20)
-    return unpacker.eof
+        decompressor.decompress(data, 1 << 20)
+    return decompressor.eof
 
 
 def _require(condition: object) -> None:
@@ -107,83 +114,49 @@ def _require(condition: object) -> None:
         raise ValueError
 
 
-_types = cache(get_type_hints)
-
-
-def _record(kind: type[_Record], row: Row) -> _Record:
-    """A record from a row, with checked types; fields that a later version added are ignored."""
-    types = _types(kind)
+def _parse_record(record_type: type[_Record], row: Row) -> _Record:
+    """Make a record from a row, with checked types; fields of a later version are ignored."""
+    types = _field_types(record_type)
     fields = {key: row[key] for key in types if key in row}
-    _require(all(type(value) is types[key] for key, value in fields.items()))
-    return kind(**fields)
+    for key, value in fields.items():
+        _require(type(value) is (get_origin(types[key]) or types[key]))
+    return record_type(**fields)
 
 
 def damaged(path: str) -> Changed:
-    """The error for a file of a hub that is not what it should be."""
+    """Return the error for a file of a hub that is not what it should be."""
     return unusable(say("`{path}` of the hub is damaged", path=path))
 
 
 def unusable(message: str) -> Changed:
-    """The error for a hub that may be correct again later."""
+    """Return the error for a hub that may be correct again later."""
     return Changed(message, say("Try again later; report it to the hub if it stays"))
 
 
 def untrusted(message: str) -> Changed:
-    """The error for a hub or a release that may be an attack."""
+    """Return the error for a hub or a release that may be an attack."""
     return Changed(message, say("Do not use it; ask its keeper"))
 
 
 def rewritten(hub: str) -> Changed:
-    """The error for a hub whose history is not the one that was seen."""
+    """Return the error for a hub whose history is not the one that was seen."""
     return untrusted(say("The history of the hub `{name}` was rewritten", name=hub))
 
 
 def timestamp(moment: datetime | None = None) -> str:
-    """A moment in UTC, in seconds: `2026-11-18T09:00:00Z`; now by default."""
+    """Write a moment in UTC, in seconds: `2026-11-18T09:00:00Z`; now by default."""
     return (moment or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def commit_path(number: int) -> str:
-    """Path of a commit."""
+    """Return the path of a commit."""
     return f"commits/{number:012}"
 
 
 def content_path(folder: str, digest: str) -> str:
-    """Path of a file that is named after its content: `index/ab/<hex>`."""
+    """Return the path of a file that is named after its content: `index/ab/<hex>`."""
     ending = ".tar.gz" if folder == "blobs" else ""
     return f"{folder}/{digest[:2]}/{digest}{ending}"
-
-
-# --- statements ----------------------------------------------------------------------------
-
-
-_SIGNED_FIELDS = {
-    "hub": ("key",),
-    "publisher": ("publisher", "key", "previous"),
-    "release": ("name", "version", "tree"),
-    "yank": ("name", "version", "reason"),
-    "revoke": ("tree", "reason"),
-}
-"""Type of a change -> the fields that its signature covers, after the hub's name."""
-
-
-def change_statement(change: Row, hub: str) -> bytes:
-    """The text that is signed for a change; raises `ValueError` for one that cannot be signed."""
-    kind = str(change.get("type"))
-    fields = [(key, change.get(key)) for key in _SIGNED_FIELDS.get(kind, ())]
-    for _, value in fields or [("", None)]:
-        _require(isinstance(value, str) and value.isprintable())
-    rows = "".join(f"{key}: {value}\n" for key, value in [("hub", hub), *fields])
-    return f"satchel-{kind}-1\n{rows}".encode()
-
-
-def signed_by(change: Row, hub: str, key: str) -> bool:
-    """Whether a change carries the signature of a key."""
-    try:
-        text = change_statement(change, hub)
-    except ValueError:
-        return False
-    return verify_ssh(key, CHANGE_NAMESPACE, text, str(change.get("signature", "")))
 
 
 # --- records -------------------------------------------------------------------------------
@@ -201,11 +174,16 @@ class HubState(NamedTuple):
     head: str
     """Digest of the last commit."""
     index: str  # pyright: ignore[reportIncompatibleMethodOverride]
-    """Digest of the index root."""
+    """Digest of the root of a table, like `search` and `publishers`."""
     revoked: str
     search: str
+    publishers: str
     skills: int
     time: str
+    repairs: int = 0
+    """Number of times that the keeper replaced commits which could not be read."""
+    rotations: list[dict[str, str]] = []  # noqa: RUF012 - never changed
+    """Signed changes of the hub's key, oldest first."""
 
     @property
     def moment(self) -> datetime:
@@ -220,23 +198,33 @@ def render_state(state: HubState, sign: Callable[[bytes, str], str]) -> bytes:
 
 
 def parse_state(data: bytes, key: str = "") -> HubState:
-    """Read `state`, signed with a key, or with the one in the file itself when none is given."""
+    """Read `state`, signed with a key or one that follows it; without a key, with that in it."""
     line, newline, signature = data.partition(b"\n")
     try:
         row = json.loads(line)
         if row["format"] != FORMAT_VERSION:
-            raise Changed(
-                say("The hub has a newer format"),
-                say("Run `{command}`", command="pip install -U satchel"),
-            )
-        state = _record(HubState, row)
+            raise _format_error(is_newer=row["format"] > FORMAT_VERSION)
+        state = _parse_record(HubState, row)
         _require(state.moment)
+        _require(all(change["key"] and change["previous"] for change in state.rotations))
     except (ValueError, KeyError, TypeError, RecursionError) as exc:
         raise damaged(STATE) from exc
-    text = signature.decode("ascii", "replace").removesuffix("\n")
-    if not verify_ssh(key or state.key, STATE_NAMESPACE, line + newline, text):
+    signature_text = signature.decode("ascii", "replace").removesuffix("\n")
+    is_signed = verify_ssh(state.key, STATE_NAMESPACE, line + newline, signature_text)
+    if not is_signed or not is_signed_successor(
+        key or state.key, state.key, state.rotations, state.hub
+    ):
         raise untrusted(say("The hub `{name}` was not signed with its key", name=shown(state.hub)))
     return state
+
+
+def _format_error(*, is_newer: bool) -> Changed:
+    """Return the error for a hub of another version of Satchel."""
+    if is_newer:
+        text = say("The hub has a newer format")
+        return Changed(text, say("Run `{command}`", command="pip install -U satchel"))
+    text = say("The hub has the format of Satchel 0.2")
+    return Changed(text, say("Its keeper must run `satchel hub build --rebuild`"))
 
 
 class Commit(NamedTuple):
@@ -260,7 +248,7 @@ def skip_target(number: int) -> int:
 def parse_commit(data: bytes, number: int) -> Commit:
     """Read a commit; raises `Changed` when it is damaged, or has another number."""
     try:
-        commit = _record(Commit, json.loads(data))
+        commit = _parse_record(Commit, json.loads(data))
         _require(commit.number == number)
     except (ValueError, TypeError, RecursionError) as exc:
         raise damaged(commit_path(number)) from exc
@@ -304,47 +292,38 @@ class PublisherKey(NamedTuple):
     signature: str
 
 
-def read_bin(rows: Iterable[Row], path: str) -> tuple[list[HubRelease], list[PublisherKey]]:
-    """The releases and publisher keys of a bin; raises `Changed` when a row is damaged."""
-    releases: list[HubRelease] = []
-    keys: list[PublisherKey] = []
+class IndexBin(NamedTuple):
+    """The rows of a bin of the index."""
+
+    releases: list[HubRelease]
+    keys: list[PublisherKey]
+    names: dict[str, list[str]]
+    """Digest of a tree -> the skills that have it."""
+
+
+def read_bin(files: HubFiles, digest: str) -> IndexBin:
+    """Read a bin of the index; raises `Changed` when a row is damaged."""
+    contents = IndexBin([], [], {})
     try:
-        for row in rows:
+        for row in files.rows("index", digest):
             if "publisher" in row:
-                keys.append(_record(PublisherKey, row))
+                contents.keys.append(_parse_record(PublisherKey, row))
                 continue
-            one = _record(HubRelease, row)
-            _require(parse_name(one.name) and parse_version(one.version))
-            _require(HEX.match(one.blob) and 0 <= one.size <= MAX_BLOB_BYTES)
-            releases.append(one)
-        _require(len({one[:2] for one in releases}) == len(releases))
-    except (ValueError, TypeError) as exc:
-        raise damaged(path) from exc
-    return releases, keys
+            if "names" in row:
+                contents.names[str(row["tree"])] = list(map(str, row["names"]))
+                continue
+            release = _parse_record(HubRelease, row)
+            _require(parse_name(release.name) and parse_version(release.version))
+            _require(HEX.match(release.blob) and 0 <= release.size <= MAX_BLOB_BYTES)
+            contents.releases.append(release)
+        versions = {(release.name, release.version) for release in contents.releases}
+        _require(len(versions) == len(contents.releases))
+    except (ValueError, TypeError, KeyError) as exc:
+        raise damaged(content_path("index", digest)) from exc
+    return contents
 
 
 # --- files ---------------------------------------------------------------------------------
-
-
-def index_bits(skills: int, per_file: int = BIN_SKILL_COUNT) -> int:
-    """Number of hash bits that select a bin, so that bins have 24 to 48 skills on average.
-
-    The same function, with `SEGMENT_SKILL_COUNT`, selects a segment of the search list.
-    """
-    bits = 0
-    while 2 * skills > 3 * per_file << bits:
-        bits += 1
-    return bits
-
-
-def bin_number(name: str, bits: int) -> int:
-    """The bin of a name."""
-    return int.from_bytes(sha256(name.encode()).digest()[:8], "big") >> (64 - bits)
-
-
-def low_bits(bits: int) -> int:
-    """Bits that select a bin within its middle file; the others select the middle."""
-    return bits - bits // 2
 
 
 class HubFiles:
@@ -366,7 +345,7 @@ class HubFiles:
         if data is None:
             raise unusable(say("The hub `{name}` has no `{path}`", name=self.name, path=path))
         if digest_hex(data) != digest:
-            if not _is_whole(data):
+            if not _is_complete_gzip(data):
                 raise damaged(path)
             raise unusable(
                 say("`{path}` of the hub `{name}` is another file than its state names",
@@ -378,110 +357,104 @@ class HubFiles:
         """The rows of a file of the index, a list or a commit."""
         return unpack_rows(self.content(folder, digest), content_path(folder, digest))
 
-    def segments(self, search: str) -> Iterator[list[Row]]:
-        """The rows of each segment of a search list."""
-        for row in self.rows("search", search):
-            yield self.rows("search", str(row.get("segment")))
+    def listed(self, search: str) -> Iterator[list[Row]]:
+        """The skills in each bin of a search list."""
+        for _, digest in HubTable(self, "search", search).bins():
+            # A skill without a release to install has only its name.
+            yield [row for row in self.rows("search", digest) if row.keys() != {"name"}]
 
 
-class HubIndex:
-    """The index of a hub; without a root, one without bins."""
+# --- tables --------------------------------------------------------------------------------
 
-    def __init__(self, files: HubFiles, root: str = "") -> None:
+
+class TableKind(NamedTuple):
+    """How a table divides its keys."""
+
+    capacity: int
+    """Keys in a bin at most."""
+    depths: range = range(7, 128, 7)
+    """Numbers of bits after which a new node begins: after 7 it has up to 128 entries."""
+    publisher_bits: int = 0
+    """Bits of the publisher's hash, in front of those of the whole key."""
+
+    def bits(self, key: str) -> str:
+        """The bits of a key, as digits."""
+        digests = (sha256(text.encode()).digest()[:16] for text in (key.partition("/")[0], key))
+        first, whole = (f"{int.from_bytes(digest, 'big'):0128b}" for digest in digests)
+        return first[: self.publisher_bits] + whole[self.publisher_bits :]
+
+
+TABLES = {
+    "index": TableKind(48),
+    "search": TableKind(1_500, depths=range(16, 128, 16)),
+    # All bins of a large publisher are in one node, since its page links to each.
+    "publishers": TableKind(100, depths=range(8, 24, 8), publisher_bits=16),
+}
+"""By their folder, which is the field of `state` with their root."""
+
+
+class TableEntry(NamedTuple):
+    """An entry of a node, with either a bin or a node."""
+
+    prefix: str
+    """Bits that follow those of the node itself."""
+    bin: str = ""
+    node: str = ""
+
+
+class HubTable:
+    """The nodes of a table; of an empty one without a root."""
+
+    def __init__(self, files: HubFiles, folder: str, root: str = "") -> None:
+        self.kind = TABLES[folder]
+        self.root = root
+        self._folder = folder
         self._files = files
-        self._middles: dict[int, list[str]] = {}
-        first, *rest = files.rows("index", root) if root else [{"bits": 0}]
-        self.bits = int(first["bits"]) & 63
-        self._digests = [str(row["middle"]) for row in rest]
-        self.size = 1 << self.bits if root else 0
-        """Number of bins."""
+        self._nodes: dict[str, list[TableEntry]] = {}
 
-    def digest(self, number: int) -> str:
-        """The digest of a bin."""
-        middle, at = divmod(number, 1 << low_bits(self.bits))
-        if middle not in self._middles:
-            rows = self._files.rows("index", self._digests[middle])
-            self._middles[middle] = [str(row["bin"]) for row in rows]
-        return self._middles[middle][at]
+    def node(self, digest: str) -> list[TableEntry]:
+        """The entries of a node; raises `Changed` when it is damaged."""
+        if digest not in self._nodes:
+            rows = self._files.rows(self._folder, digest)
+            try:
+                entries = [_parse_record(TableEntry, row) for row in rows]
+                for entry in entries:
+                    _require(not entry.bin and entry.prefix if entry.node else entry.bin)
+            except (ValueError, TypeError) as exc:
+                raise self._damaged(digest) from exc
+            self._nodes[digest] = entries
+        return self._nodes[digest]
 
-    def read(self, number: int) -> tuple[list[HubRelease], list[PublisherKey]]:
-        """The releases and publisher keys of a bin."""
-        digest = self.digest(number)
-        return read_bin(self._files.rows("index", digest), content_path("index", digest))
+    def find(self, key: str) -> str:
+        """The digest of the bin of a key; empty in an empty table."""
+        bits, depth, digest = self.kind.bits(key), 0, self.root
+        while digest:
+            for entry in self.node(digest):
+                if bits.startswith(entry.prefix, depth):
+                    break
+            else:
+                raise self._damaged(digest)
+            if entry.bin:
+                return entry.bin
+            depth, digest = depth + len(entry.prefix), entry.node
+        return ""
 
+    def bins(self, within: str = "") -> Iterator[tuple[str, str]]:
+        """Bits and digest of each bin, in order; only of those with keys that begin `within`."""
+        if self.root:
+            yield from self._walk(self.root, "", within)
 
-# --- signatures ----------------------------------------------------------------------------
-# A reader needs neither OpenSSH nor a cryptography package. Verification handles public values
-# only, so its timing reveals nothing. Numbers that are not canonical are refused (RFC 8032).
+    def _walk(self, digest: str, path: str, within: str) -> Iterator[tuple[str, str]]:
+        for entry in self.node(digest):
+            bits = path + entry.prefix
+            if len(bits) > 128:
+                raise self._damaged(digest)
+            if not (bits.startswith(within) or within.startswith(bits)):
+                continue
+            if entry.bin:
+                yield bits, entry.bin
+            else:
+                yield from self._walk(entry.node, bits, within)
 
-_FIELD_ORDER = 2**255 - 19
-_GROUP_ORDER = 2**252 + 27742317777372353535851937790883648493
-_D = -121665 * pow(121666, -1, _FIELD_ORDER) % _FIELD_ORDER
-_ROOT_OF_MINUS_ONE = pow(2, (_FIELD_ORDER - 1) // 4, _FIELD_ORDER)
-
-_Point = tuple[int, int, int, int]
-"""Extended coordinates X, Y, Z, T with x = X/Z, y = Y/Z, xy = T/Z."""
-
-
-def signed_data(namespace: str, message: bytes) -> bytes:
-    """The bytes that `ssh-keygen -Y sign -n NAMESPACE` signs for a message."""
-    parts = (namespace.encode(), b"", b"sha512", sha512(message).digest())
-    return b"SSHSIG" + b"".join(len(part).to_bytes(4, "big") + part for part in parts)
-
-
-def verify_ssh(key: str, namespace: str, message: bytes, signature: str) -> bool:
-    """Whether a signature of `ssh-keygen`, its 64 bytes as base64, is that of a key."""
-    try:
-        blob, data = (b64decode(one, validate=True) for one in (plain_key(key)[12:], signature))
-        return verify(blob[-32:], signed_data(namespace, message), data)
-    except (ValueError, InvalidInput):
-        return False
-
-
-def verify(key: bytes, message: bytes, signature: bytes) -> bool:
-    """Whether a signature (R, s) is valid: R = s·B - h·A, with A the key and B the base point."""
-    a, r = _decompress(key), _decompress(signature[:32])
-    s = int.from_bytes(signature[32:], "little")
-    if a is None or r is None or len(signature) != 64 or s >= _GROUP_ORDER:
-        return False
-    twice = _add(a, a)
-    if not _add(_add(twice, twice), _add(twice, twice))[0]:
-        return False  # a key of small order: one signature would fit every message
-    h = int.from_bytes(sha512(signature[:32] + key + message).digest(), "little") % _GROUP_ORDER
-    minus_a = (-a[0], a[1], a[2], -a[3])
-    steps = {"01": minus_a, "10": _BASE, "11": _add(_BASE, minus_a)}
-    total: _Point = (0, 1, 1, 0)
-    for bits in zip(f"{s:0253b}", f"{h:0253b}", strict=True):
-        total = _add(total, total)
-        if (step := steps.get("".join(bits))) is not None:
-            total = _add(total, step)
-    x, y, z, _ = total
-    return not ((x - r[0] * z) % _FIELD_ORDER or (y - r[1] * z) % _FIELD_ORDER)
-
-
-@lru_cache(maxsize=256)
-def _decompress(data: bytes) -> _Point | None:
-    sign, y = divmod(int.from_bytes(data, "little"), 1 << 255)
-    if y >= _FIELD_ORDER or len(data) != 32:
-        return None
-    square = (y * y - 1) * pow(_D * y * y + 1, -1, _FIELD_ORDER) % _FIELD_ORDER
-    x = pow(square, (_FIELD_ORDER + 3) // 8, _FIELD_ORDER)
-    if (x * x - square) % _FIELD_ORDER:
-        x = x * _ROOT_OF_MINUS_ONE % _FIELD_ORDER
-    if (x * x - square) % _FIELD_ORDER or (not x and sign):
-        return None
-    if x & 1 != sign:
-        x = _FIELD_ORDER - x
-    return x, y, 1, x * y % _FIELD_ORDER
-
-
-def _add(p: _Point, q: _Point) -> _Point:
-    a = (p[1] - p[0]) * (q[1] - q[0]) % _FIELD_ORDER
-    b = (p[1] + p[0]) * (q[1] + q[0]) % _FIELD_ORDER
-    c = 2 * p[3] * q[3] * _D % _FIELD_ORDER
-    d = 2 * p[2] * q[2] % _FIELD_ORDER
-    e, f, g, h = b - a, d - c, d + c, b + a
-    return e * f % _FIELD_ORDER, g * h % _FIELD_ORDER, f * g % _FIELD_ORDER, e * h % _FIELD_ORDER
-
-
-_BASE = cast("_Point", _decompress(b"\x58" + b"\x66" * 31))
+    def _damaged(self, digest: str) -> Changed:
+        return damaged(content_path(self._folder, digest))

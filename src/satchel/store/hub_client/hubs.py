@@ -5,13 +5,14 @@ name hubs too, but it changes none of the user's. A publisher is looked up in th
 else in those without a list; a list of a project does not exclude a hub of the user. Two hubs with
 the same skill are an error, so that no name can be squatted.
 
-A search reads the compact list of names and descriptions; a new release changes one segment of it,
+A search reads the compact list of names and descriptions; a new release changes one file of it,
 the others stay in the cache. It runs here, as local searches do: a hub never sees a query.
 """
 
 from __future__ import annotations
 
 import os
+from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 from zlib import crc32
 
@@ -23,7 +24,7 @@ from satchel.store.archive.rules import shown
 from satchel.store.download import check_address, is_address
 from satchel.store.hub_client.client import Hub, HubClient, HubSource, split_url
 from satchel.store.hub_client.format import content_path, damaged, digest_hex
-from satchel.store.hub_client.release_name import (
+from satchel.store.hub_client.versions import (
     HubName,
     best_version,
     is_publisher,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from satchel.detect.base import Detection
     from satchel.library.lockfile import LockedSource
     from satchel.settings import Settings
+    from satchel.skill.file_tree import Tree
 
 MAX_LISTED_SKILLS = 150_000
 _MAX_DESCRIPTION_CHARS = 2_048
@@ -49,6 +51,8 @@ class Hubs:
 
     def __init__(self, hubs: Sequence[Hub], state_folder: str = "", cache_folder: str = "") -> None:
         self.clients = [HubClient(hub, state_folder, cache_folder) for hub in hubs]
+        self._silent_hubs: set[str] = set()
+        """Hubs that did not answer about revocations: each is asked once."""
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
@@ -57,18 +61,18 @@ class Hubs:
             parse_hub(name, row, settings.project, own=name not in settings.project_hubs)
             for name, row in settings.hubs.items()
         ]
-        own = {hub.url for hub in hubs if hub.own}
-        kept = [hub for hub in hubs if hub.own or hub.url not in own]
-        return cls(kept, settings.paths.state, settings.paths.cache)
+        user_urls = {hub.url for hub in hubs if hub.own}
+        used_hubs = [hub for hub in hubs if hub.own or hub.url not in user_urls]
+        return cls(used_hubs, settings.paths.state, settings.paths.cache)
 
     def serving(self, publisher: str) -> list[HubClient]:
         """The hubs to ask for a publisher's skills."""
-        listed = [one for one in self.clients if publisher in one.hub.publishers]
+        listed = [client for client in self.clients if publisher in client.hub.publishers]
         # A project neither adds a hub for a publisher that the user assigned, nor excludes others.
-        if own := [one for one in listed if one.hub.own]:
-            return own
-        rest = [one for one in self.clients if not one.hub.publishers]
-        return listed + [one for one in rest if one.hub.own or not listed]
+        if user_clients := [client for client in listed if client.hub.own]:
+            return user_clients
+        unassigned = [client for client in self.clients if not client.hub.publishers]
+        return listed + [client for client in unassigned if client.hub.own or not listed]
 
     def serves(self, text: str) -> bool:
         """Whether a text is a request that some hub could answer."""
@@ -87,19 +91,20 @@ class Hubs:
 
         It waits up to `patience` seconds for the index of new lists, and calls `on_wait` with how
         many are indexed, and of how many. Returns the answer, the number of skills searched, and
-        notes about the hubs that were left out.
+        notes about the hubs, such as those that were left out.
         """
         from satchel.detect.hybrid import HybridDetector
         from satchel.detect.pipeline import SelectionPipeline
-        from satchel.detect.tokenizer import head_row
+        from satchel.detect.skill_texts import make_header_row
 
         if not self.clients:
-            raise _no_hub()
-        lists: dict[str, list[Skill]] = {}
+            raise _no_hub_error()
+        skill_lists: dict[str, list[Skill]] = {}
         notes: list[str] = []
         for client in self.clients:
             try:
-                lists[client.cache] = listed_skills(client)
+                skill_lists[client.cache] = listed_skills(client)
+                notes += client.take_notes()
             except SatchelError as exc:
                 if len(self.clients) == 1:
                     raise
@@ -107,13 +112,13 @@ class Hubs:
                 notes.append(
                     say("The hub `{name}` was left out: {reason}", name=name, reason=reason)
                 )
-        skills = tuple(skill for listed in lists.values() for skill in listed)
-        caches = list(lists) or [""]
+        skills = tuple(chain.from_iterable(skill_lists.values()))
+        caches = list(skill_lists) or [""]
         # Each set of hubs has its own index: the rarity of a word depends on all skills.
         name = digest_hex("\n".join(caches).encode())[:16]
         folder = os.path.join(os.path.dirname(caches[0]), f"index-{name}") if caches[0] else None
         hybrid = HybridDetector(
-            folder, limit=limit or 10, patience=patience, on_wait=on_wait, rows=head_row
+            folder, limit=limit or 10, patience=patience, on_wait=on_wait, rows=make_header_row
         )
         return SelectionPipeline(hybrid).look(goal, skills, limit), len(skills), notes
 
@@ -122,19 +127,26 @@ class Hubs:
         request = split_request(text)
         if request is None or (not self.clients and "@" not in text):
             return None
-        name, wanted = request
-        best_version(wanted, ())  # raises when it is not valid
+        name, version_range = request
+        best_version(version_range, ())  # raises when it is not valid
         hubs = self.serving(name.publisher)
         if not hubs:
-            raise _no_hub()
-        return HubSource(hubs, name, wanted, base=base)
+            raise _no_hub_error()
+        return HubSource(hubs, name, version_range, base=base)
 
-    def locked(self, place: LockedSource, *, base: str) -> HubSource:
+    def locked(
+        self,
+        source: LockedSource,
+        *,
+        base: str,
+        find_kept: Callable[[str], Tree | None] | None = None,
+    ) -> HubSource:
         """The source of a lockfile entry; raises `NotFound` when its hub is not configured."""
-        address, publisher, skill = split_url(place.url)
-        for one in self.serving(publisher):
-            if one.name == place.hub:
-                return HubSource([one], HubName(publisher, skill), place.ref, base=base)
+        address, publisher, skill = split_url(source.url)
+        for client in self.serving(publisher):
+            if client.name == source.hub:
+                name = HubName(publisher, skill)
+                return HubSource([client], name, source.ref, base=base, find_kept=find_kept)
         if not is_address(address):
             address = os.path.normpath(os.path.join(base, address))
         raise NotFound(
@@ -143,8 +155,25 @@ class Hubs:
             say("Run `{command}`", command=f"satchel hub add {shown(address)}"),
         )  # fmt: skip
 
+    def refuse_revoked(self, source: LockedSource, tree: str, *, base: str) -> None:
+        """Refuse locked content that its hub revoked; a hub that does not answer is passed over."""
+        if source.hub in self._silent_hubs:
+            return
+        try:
+            reason = self.revoked(source, base=base).get(tree)
+        except SatchelError:
+            self._silent_hubs.add(source.hub)
+            return
+        if reason is not None:
+            skill = self.locked(source, base=base)
+            raise skill.revocation_error(source.commit, reason, is_locked=True)
 
-def _no_hub() -> NotFound:
+    def revoked(self, source: LockedSource, *, base: str) -> Mapping[str, str]:
+        """The digests that the hub of a lockfile entry revoked, with the reasons."""
+        return self.locked(source, base=base).revoked()
+
+
+def _no_hub_error() -> NotFound:
     command = say("Run `{command}`", command="satchel hub add URL")
     return NotFound(say("No hub is configured"), command)
 
@@ -160,12 +189,23 @@ def listed_skills(client: HubClient) -> list[Skill]:
         )  # fmt: skip
     origin = SkillOrigin(f"hub:{hub.name}", "server", hub.name, remote=f"hub {hub.name}")
     skills: list[Skill] = []
-    for row in (row for segment in client.segments(state.search) for row in segment):
-        name, about = str(row.get("name")), str(row.get("description"))[:_MAX_DESCRIPTION_CHARS]
-        about = about.encode(errors="replace").decode()
+    for row in chain.from_iterable(client.listed(state.search)):
+        name, description = (
+            str(row.get("name")),
+            str(row.get("description"))[:_MAX_DESCRIPTION_CHARS],
+        )
+        description = description.encode(errors="replace").decode()
         if parse_name(name) is None or len(skills) >= MAX_LISTED_SKILLS:
             raise damaged(content_path("search", state.search))
-        head = SkillHeader(name, about, name, "SKILL.md", crc32(about.encode()), 0, len(about))
+        head = SkillHeader(
+            name=name,
+            description=description,
+            id=name,
+            file="SKILL.md",
+            mtime_ns=crc32(description.encode()),
+            ctime_ns=0,
+            size=len(description),
+        )
         skills.append(Skill(head, origin))
     client.prune_cache()
     return skills
@@ -173,20 +213,21 @@ def listed_skills(client: HubClient) -> list[Skill]:
 
 def parse_hub(name: str, row: Mapping[str, Any], project: str, *, own: bool = True) -> Hub:
     """A hub from its table in the settings; a relative path starts from the project's folder."""
-    url, key = (str(row.get(one, "")) for one in ("url", "key"))
+    url, key = (str(row.get(field, "")) for field in ("url", "key"))
     try:
         address, key = hub_address(url, project), plain_key(key)
-        return Hub(name, address, key, _publishers(row.get("publishers", [])), own)
+        publishers = _parse_publishers(row.get("publishers", []))
+        return Hub(name, address, key, publishers=publishers, own=own)
     except InvalidInput as exc:
-        where = f"hubs.{shown(name)}"
+        setting = f"hubs.{shown(name)}"
         raise SettingsError(
-            say("`{path}` cannot be used: {reason}", path=where, reason=exc.message),
+            say("`{path}` cannot be used: {reason}", path=setting, reason=exc.message),
             exc.hint or say("Run `{command}`", command="satchel config list"),
         ) from exc
 
 
-def _publishers(value: object) -> tuple[str, ...]:
-    names = [str(one) for one in cast("list[object]", value)] if isinstance(value, list) else [""]
+def _parse_publishers(value: object) -> tuple[str, ...]:
+    names = [str(name) for name in cast("list[object]", value)] if isinstance(value, list) else [""]
     if not all(map(is_publisher, names)):
         raise InvalidInput(say("`{name}` is not valid", name="publishers"))
     return tuple(names)

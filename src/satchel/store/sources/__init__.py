@@ -8,7 +8,17 @@ parse.py     parses the text of a source; folders and archives
 
 from __future__ import annotations
 
-from satchel.store.sources.base import Bundle, FoundSkill, Source, find_skills, subtree
+from satchel.store.sources.base import Bundle, Source, subtree
+from satchel.store.sources.found_skills import FoundSkill, find_skills, read_plugins
 from satchel.store.sources.parse import source_from, source_of
 
-__all__ = ["Bundle", "FoundSkill", "Source", "find_skills", "source_from", "source_of", "subtree"]
+__all__ = [
+    "Bundle",
+    "FoundSkill",
+    "Source",
+    "find_skills",
+    "read_plugins",
+    "source_from",
+    "source_of",
+    "subtree",
+]

@@ -1,4 +1,4 @@
-"""The Source protocol, git addresses, and the skills in a source.
+"""The Source protocol, and the files of one skill in a source.
 
 A `Source` is an address. Fetching it gives a `Bundle`: all its files as one tree, and the
 `LockedSource` for the lockfile. Nothing is written to the skills folder. `subtree` checks the files
@@ -10,16 +10,11 @@ from __future__ import annotations
 
 import os
 import posixpath
-import re
 from typing import TYPE_CHECKING, NamedTuple, Protocol
-from urllib.parse import unquote, urlsplit, urlunsplit
 
 from satchel.errors import NotFound
 from satchel.i18n import join_names, say
-from satchel.library.scanner import SKIPPED_FOLDERS
-from satchel.skill.document import MANIFEST
 from satchel.skill.file_tree import LIMITS, VERSION_CONTROL, find_repository
-from satchel.skill.header import scan_header
 from satchel.store.archive.rules import (
     MAX_PATH_BYTES,
     ListedTree,
@@ -31,11 +26,15 @@ from satchel.store.archive.rules import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from satchel.library.lockfile import LockedSource
     from satchel.skill.file_tree import Tree, TreeFile, TreeLimits
+
+_LFS_PREFIX = b"version https://git-lfs.github.com/spec/"
+_LFS_POINTER_BYTES = range(100, 1025)
+"""Sizes of the files that Git LFS puts in place of others."""
 
 
 class Bundle(NamedTuple):
@@ -49,9 +48,15 @@ class Bundle(NamedTuple):
     """Notes for the user, such as files that were left out."""
     name: str = ""
     """The id of a skill at the top, which has no folder of its own."""
+    news: tuple[str, ...] = ()
+    """Those of the notes that the user must see even if no file is new."""
 
     def place_of(self, path: str) -> LockedSource:
-        """The place of one skill within the source."""
+        """Return the source of one skill for the lockfile.
+
+        Args:
+            path: The folder of the skill within the source.
+        """
         return self.place._replace(path=path)
 
 
@@ -91,331 +96,142 @@ class HubFinder(Protocol):
         """The source that the user requested as `publisher/skill@range`; None for other texts."""
         ...
 
-    def locked(self, place: LockedSource, *, base: str) -> Source:
-        """The source of a lockfile entry."""
+    def locked(
+        self,
+        source: LockedSource,
+        *,
+        base: str,
+        find_kept: Callable[[str], Tree | None] | None = None,
+    ) -> Source:
+        """The source of a lockfile entry; `find_kept` as in `source_from`."""
+        ...
+
+    def refuse_revoked(self, source: LockedSource, tree: str, *, base: str) -> None:
+        """Refuse locked content that its hub revoked; a hub that does not answer is passed over."""
+        ...
+
+    def revoked(self, source: LockedSource, *, base: str) -> Mapping[str, str]:
+        """The digests that the hub of a lockfile entry revoked, with the reasons."""
         ...
 
 
-_SCHEMES = frozenset(("https", "http", "ssh", "git"))
-_SCP = re.compile(
-    r"(?P<user>[A-Za-z0-9_][A-Za-z0-9._-]*)@(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*)"
-    r":(?P<path>[A-Za-z0-9~_/.][^\s]*)\Z"
-)
-_HOST = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\])\Z")
-_REF = re.compile(r"(?!-)(?!.*(?:\.\.|@\{|//|\.lock(?:/|\Z)))[^\x00-\x20\x7f~^:?*\[\\]{1,250}\Z")
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:{1,2}//+")
-_DRIVE = re.compile(r"[A-Za-z]:[\\/]")
-_PASSWORD = re.compile(r"[^/@:\[\]]*:")
-_PORT = re.compile(r"[0-9]*(?:[/?#]|\Z)")
-_COMMIT = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})\Z")
-
-
-def parse_address(text: str, whole: str = "") -> str:
-    """Check an address and normalise it. A local path is returned unchanged.
-
-    Secrets are refused: they would be visible in the arguments of git, and end in the lockfile.
-
-    Args:
-        text: The address.
-        whole: The full text that it is a part of, for messages: a password may contain the
-            separator.
-
-    Raises:
-        Unsafe: it is not a plain address.
-    """
-    refused = redacted(whole or text) or "-"
-    if not text or text.startswith("-") or not text.isprintable():
-        raise refuse("git-address", refused)
-    if text.startswith("/") or _DRIVE.match(text):
-        return text
-    if _SCP.match(text):
-        return text
-    try:
-        parts = urlsplit(text)
-        host, port = parts.hostname or "", parts.port
-    except ValueError as exc:
-        raise refuse("git-address", refused) from exc
-    scheme = parts.scheme.lower()
-    written = f"[{host}]" if ":" in host else host
-    if scheme not in _SCHEMES or not _HOST.match(written) or not parts.path.strip("/"):
-        raise refuse("git-address", refused)
-    if parts.query:
-        raise refuse("git-address", refused, say("it is not valid"))
-    keep = f"{parts.username}@" if scheme == "ssh" and parts.username else ""
-    if parts.password is not None or (parts.username is not None and not keep):
-        why = say("it has a user or a password: use ssh, or a credential helper of git")
-        raise refuse("git-address", refused, why)
-    if unquote(keep).startswith("-") or not unquote(keep).isprintable():
-        raise refuse("git-address", refused)
-    place = f"{keep}{written}" + (f":{port}" if port is not None else "")
-    return urlunsplit((scheme, place, parts.path, "", ""))
-
-
-def redacted(text: str) -> str:
-    """The text of a source without possible secrets, for messages.
-
-    Everything up to the last `@`, a port that is not a number, and a query may be secret.
-    """
-    scheme = _SCHEME.match(text)
-    start, rest = (scheme.group(), text[scheme.end() :]) if scheme else ("", text)
-    if scheme and "@" in rest.partition("?")[2]:
-        rest = "…"  # it may be in the middle of a password
-    elif "@" in rest and (scheme or (_PASSWORD.match(rest) and not _DRIVE.match(rest))):
-        rest = "…@" + rest.rpartition("@")[2]
-    elif scheme and (user := _PASSWORD.match(rest)) and not _PORT.match(rest, user.end()):
-        rest = "…"
-    return start + (rest.partition("?")[0] + "?…" if scheme and "?" in rest else rest)
-
-
-def check_ref(ref: str) -> None:
-    """Refuse a ref that git would interpret in another way.
-
-    Raises:
-        Unsafe: it is not a plain name.
-    """
-    if not _REF.match(ref) or ref.startswith("/") or ref.endswith(("/", ".")) or ref == "@":
-        raise refuse("git-ref", ref)
-
-
-def is_commit(ref: str) -> bool:
-    """Whether a ref is a full commit id."""
-    return bool(_COMMIT.match(ref))
-
-
-_FILE = "skill.md"
-_RUNTIME = re.compile(rb"(?m)^runtime[ \t]*:")
-"""Distinguishes a manifest from other files of that name."""
-_MAX_HEAD_BYTES = 256 << 10
-
-
-_LFS = b"version https://git-lfs.github.com/spec/"
-_LFS_POINTER_BYTES = range(100, 1025)
-
-
-class FoundSkill(NamedTuple):
-    """One skill in a source."""
-
-    path: str
-    """Its folder within the source; empty at the top."""
-    id: str
-    """The name of the folder to install it in."""
-    name: str
-    """From the frontmatter, else the id."""
-    file: str = "SKILL.md"
-    """Its SKILL.md, in any case, or the `skill.yaml` of a tool skill."""
-    description: str = ""
-    """From the frontmatter; empty when that cannot be read."""
-
-
-def find_skills(tree: Tree, path: str = "", *, name: str = "") -> list[FoundSkill]:
-    """The skills of a source, in the order of their paths.
-
-    With a SKILL.md in `path` itself: that one skill. Else every folder below it with a SKILL.md,
-    except inside another skill or in folders that a library skips (`node_modules`). A folder with
-    only a skill.yaml counts too, unless skills with a SKILL.md are below it.
-
-    Args:
-        tree: All files of the source.
-        path: The folder to search; it may be the SKILL.md or the skill.yaml itself.
-        name: The id of a skill at the top, which has no folder of its own.
-
-    Raises:
-        NotFound: there is no such folder.
-    """
-    path = path.strip("/")
-    last = path.rpartition("/")[2]
-    if last.lower() == _FILE or last == MANIFEST:
-        path = path.rpartition("/")[0]
-    files = _files_below(tree, path)
-    if path and not files:
-        raise NotFound(say("There is no `{path}`", path=shown(path)), say("Check the path"))
-    folders: dict[str, str] = {}
-    tools: list[str] = []
-    for file in files:
-        folder, _, last = file.path.rpartition("/")
-        if last.lower() == _FILE and (folder not in folders or last == "SKILL.md"):
-            folders[folder] = last
-        elif last == MANIFEST:
-            tools.append(folder)
-    if tools:
-        folders.update(_tool_skills(tree, tools, folders, path))
-    return [
-        _read_found(tree, folder, folders[folder], name)
-        for folder in sorted(_outermost(folders, path))
-    ]
-
-
-def _tool_skills(
-    tree: Tree, tools: list[str], folders: dict[str, str], start: str
-) -> dict[str, str]:
-    """Folders that are skills by their skill.yaml alone."""
-    around = {""}  # folders with a skill below them
-    for folder in folders:
-        above = folder
-        while above and above not in around:
-            around.add(above)
-            above = above.rpartition("/")[0]
-    found: dict[str, str] = {}
-    for folder in tools:
-        if folder in folders or (folder in around and folders):
-            continue
-        data = _read_head(tree, f"{folder}/{MANIFEST}" if folder else MANIFEST)
-        if folder == start or _RUNTIME.search(data):
-            found[folder] = MANIFEST
-    return found
-
-
-def _outermost(folders: dict[str, str], start: str) -> Iterator[str]:
-    if start in folders:
-        yield start
-        return
-    for folder in folders:
-        above = folder
-        parts = folder[len(start) :].strip("/").split("/")
-        if SKIPPED_FOLDERS.intersection(parts):
-            continue
-        while above:
-            above = above.rpartition("/")[0]
-            if above in folders and len(above) >= len(start):
-                break
-        else:
-            yield folder
-
-
-def _read_found(tree: Tree, folder: str, file: str, fallback: str) -> FoundSkill:
-    from satchel.skill.metadata import slug
-    from satchel.skill.reader import read_header
-
-    full = f"{folder}/{file}" if folder else file
-    own = folder.rpartition("/")[2]
-    data = _read_head(tree, full)
-    stamp = (0, 0, len(data))
-    if file == MANIFEST:
-        head = read_header(data, own or slug(fallback), file, stamp)[0]
-    else:
-        head = scan_header(data, own, file, stamp) or read_header(data, own, file, stamp)[0]
-    name = head.name if head else ""
-    word = own or fallback or name
-    about = head.description if head else ""
-    return FoundSkill(folder, slug(word), name or slug(word), file, about)
-
-
-def _read_head(tree: Tree, path: str) -> bytes:
-    data = b""
-    for chunk in tree.chunks(path):
-        data += chunk
-        if len(data) >= _MAX_HEAD_BYTES:
-            break
-    return data[:_MAX_HEAD_BYTES]
-
-
-def _files_below(tree: Tree, path: str) -> tuple[TreeFile, ...]:
+def files_below(tree: Tree, path: str) -> tuple[TreeFile, ...]:
+    """Return the files of a folder; all when the path is empty."""
     if isinstance(tree, ListedTree):
         return tree.below(path)
-    start = f"{path}/" if path else ""
-    return tuple(file for file in tree.files if file.path.startswith(start))
+    prefix = f"{path}/" if path else ""
+    return tuple(file for file in tree.files if file.path.startswith(prefix))
 
 
 def subtree(tree: Tree, path: str = "", limits: TreeLimits = LIMITS) -> SubTree:
-    """The files of one skill, with paths relative to its folder.
+    """Return the files of one skill, with paths relative to its folder.
 
     Raises:
         Unsafe: something in it breaks a rule.
         NotFound: there is nothing at `path`.
     """
     path = path.strip("/")
-    start = len(path) + 1 if path else 0
+    prefix_size = len(path) + 1 if path else 0
     if isinstance(tree, ListedTree):
-        for other, rule in tree.blocked.items():
-            if not path or other == path or other.startswith(f"{path}/"):
-                raise refuse(rule, other)
-    own = [file._replace(path=file.path[start:]) for file in _files_below(tree, path)]
-    if not own:
+        for blocked_path, rule in tree.blocked.items():
+            if not path or blocked_path == path or blocked_path.startswith(f"{path}/"):
+                raise refuse(rule, blocked_path)
+    files = [file._replace(path=file.path[prefix_size:]) for file in files_below(tree, path)]
+    if not files:
         raise NotFound(say("There is no `{path}`", path=shown(path)), say("Check the path"))
-    if planted := find_repository(_names_below(tree, path, own)):
-        raise refuse("repository", f"{path}/{planted}" if path else planted)
-    return SubTree(tree, path, own, limits)
+    if repository := find_repository(_paths_below(tree, path, files)):
+        raise refuse("repository", f"{path}/{repository}" if path else repository)
+    return SubTree(tree, path, files, limits)
 
 
-def _names_below(tree: Tree, path: str, own: list[TreeFile]) -> Iterator[str]:
-    """Relative paths of all files below a folder, also of those that are left out."""
-    checkout = True
-    names = (file.path for file in own)
+def _paths_below(tree: Tree, path: str, files: list[TreeFile]) -> Iterator[str]:
+    """Yield the relative paths of all files below a folder, also of those that are left out.
+
+    What is in a `.git` of the folder itself is skipped, where the user works on a checkout.
+    """
+    may_be_checkout = True
+    paths = [file.path for file in files]
     if isinstance(tree, ListedTree):
-        checkout = tree.may_be_checkout
-        start = f"{path}/" if path else ""
-        out = (one.removeprefix(start) for one in tree.ignored if one.startswith(start))
-        names = (*names, *out)
-    for name in names:
-        if not checkout or name.partition("/")[0] not in VERSION_CONTROL:
-            yield name
+        may_be_checkout = tree.may_be_checkout
+        prefix = f"{path}/" if path else ""
+        paths += [
+            ignored_path.removeprefix(prefix)
+            for ignored_path in tree.ignored
+            if ignored_path.startswith(prefix)
+        ]
+    for relative_path in paths:
+        if not may_be_checkout or relative_path.partition("/")[0] not in VERSION_CONTROL:
+            yield relative_path
 
 
 class SubTree:
     """The files of one skill in a larger tree: checked, within the limits, links resolved."""
 
-    def __init__(self, tree: Tree, path: str, own: list[TreeFile], limits: TreeLimits) -> None:
+    def __init__(self, tree: Tree, path: str, files: list[TreeFile], limits: TreeLimits) -> None:
         self._tree = tree
-        self._start = f"{path}/" if path else ""
+        self._prefix = f"{path}/" if path else ""
         self._names = TreeNames()
-        kept: list[TreeFile] = []
+        included: list[TreeFile] = []
         ignored: dict[str, None] = {}
-        for file in own:
+        for file in files:
             part = ignored_part(file.path)
             if part:
                 ignored[part] = None
             else:
-                kept.append(file)
-        self._origin: dict[str, str] = {}
+                included.append(file)
+        self._link_targets: dict[str, str] = {}
         """Path of a link -> path of the file that it leads to."""
-        self.files = self._checked(self._with_copies(kept), limits)
+        self.files = self._check_files(self._copy_linked(included), limits)
         self.ignored = tuple(ignored)
-        self.notes = tuple(self._notes())
+        self.notes = tuple(self._make_notes())
 
     def chunks(self, path: str) -> Iterator[bytes]:
         """The content of a file, piece by piece."""
-        return self._tree.chunks(self._start + self._origin.get(path, path))
+        return self._tree.chunks(self._prefix + self._link_targets.get(path, path))
 
-    def _with_copies(self, files: list[TreeFile]) -> list[TreeFile]:
-        """The files, each link replaced by a copy of the file that it leads to."""
-        plain = {file.path: file for file in files if file.mode != "link"}
+    def _copy_linked(self, files: list[TreeFile]) -> list[TreeFile]:
+        """Return the files, each link replaced by a copy of the file that it leads to."""
+        plain_files = {file.path: file for file in files if file.mode != "link"}
         for link in (file for file in files if file.mode == "link"):
-            text = ""
+            link_text = ""
             if link.size <= MAX_PATH_BYTES:
-                text = os.fsdecode(b"".join(self._tree.chunks(self._start + link.path)))
-            target = posixpath.normpath(posixpath.join(posixpath.dirname(link.path), text))
-            if target not in plain:
-                raise refuse("link-escapes", link.path, text)
-            self._origin[link.path] = target
-        copies = [plain[target]._replace(path=link) for link, target in self._origin.items()]
-        return [*plain.values(), *copies]
+                link_text = os.fsdecode(b"".join(self._tree.chunks(self._prefix + link.path)))
+            target = posixpath.normpath(posixpath.join(posixpath.dirname(link.path), link_text))
+            if target not in plain_files:
+                raise refuse("link-escapes", link.path, link_text)
+            self._link_targets[link.path] = target
+        copies = [
+            plain_files[target]._replace(path=link) for link, target in self._link_targets.items()
+        ]
+        return [*plain_files.values(), *copies]
 
-    def _checked(self, files: list[TreeFile], limits: TreeLimits) -> tuple[TreeFile, ...]:
+    def _check_files(self, files: list[TreeFile], limits: TreeLimits) -> tuple[TreeFile, ...]:
+        """Check names and sizes; returns the files in the order of their paths."""
         total = 0
-        for at, file in enumerate(files, 1):
+        for count, file in enumerate(files, 1):
             check_path(file.path)
             self._names.add(file.path)
             total += file.size
-            if at > limits.files:
-                raise refuse("too-many-files", self._start or file.path, str(limits.files))
+            if count > limits.files:
+                raise refuse("too-many-files", self._prefix or file.path, str(limits.files))
             if total > limits.size:
                 raise refuse("too-large", file.path, f"{limits.size >> 20} MiB")
             if file.path.count("/") > limits.depth:
                 raise refuse("path-too-deep", file.path)
         return tuple(sorted(files, key=lambda file: os.fsencode(file.path)))
 
-    def _notes(self) -> Iterator[str]:
+    def _make_notes(self) -> Iterator[str]:
         for file in self.files:
             if file.size not in _LFS_POINTER_BYTES:
                 continue
-            if next(self.chunks(file.path), b"").startswith(_LFS):
+            if next(self.chunks(file.path), b"").startswith(_LFS_PREFIX):
                 text = "`{path}` is a pointer of Git LFS: its content is not part of the source"
                 yield say(text, path=shown(file.path))
         if self.ignored:
             yield say(
-                "Left out: {names}", names=join_names(f"`{shown(one)}`" for one in self.ignored)
+                "Left out: {names}", names=join_names(f"`{shown(path)}`" for path in self.ignored)
             )
-        for link, target in self._origin.items():
+        for link, target in self._link_targets.items():
             yield say(
                 "The link `{link}` became a copy of `{target}`",
                 link=shown(link),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import time
 from contextlib import contextmanager, suppress
 from shutil import rmtree, which
@@ -22,22 +23,24 @@ from satchel.i18n import say
 from satchel.library.lockfile import LockedSource
 from satchel.skill.file_tree import LIMITS, TreeFile
 from satchel.store.archive.rules import BOUNDS, WIDE, ListedTree, refuse, shown
-from satchel.store.sources.base import Bundle, check_ref, is_commit, parse_address, redacted
+from satchel.store.sources.addresses import check_ref, is_commit, parse_address, redact_address
+from satchel.store.sources.base import Bundle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
     from subprocess import Popen
     from typing import IO
 
+    from satchel.skill.file_tree import Mode
     from satchel.store.archive.rules import ArchiveLimits
 
 FETCH_TIMEOUT_S = 600.0
-_KEPT_VARIABLES = frozenset((
+_CONNECTION_VARIABLES = frozenset((
     "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_SSH", "GIT_SSH_COMMAND",
     "GIT_SSH_VARIANT", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "GIT_SSL_CERT", "GIT_SSL_KEY",
 ))  # fmt: skip
 """Variables that configure connections. All other GIT_* variables are dropped."""
-_CONFIG = (
+_GIT_CONFIG = (
     f"core.hooksPath={os.devnull}",
     f"core.attributesFile={os.devnull}",
     "core.fsmonitor=false",
@@ -57,11 +60,19 @@ _CONFIG = (
     "fetch.writeCommitGraph=false",
 )
 _POLL_INTERVAL_S = 0.02
-_FSCK = re.compile(
+_CHECK_INTERVAL_S = 0.2
+_TYPES_BY_MODE: dict[bytes, Mode] = {
+    b"100644": "file",
+    b"100664": "file",
+    b"100755": "program",
+    b"120000": "link",
+}
+_MAX_RECORD_BYTES = 8192
+_DAMAGED_OBJECT = re.compile(
     rb"(?:error|fatal): .*(?:fsck error|object [0-9a-f]{40,64}: [a-zA-Z]+:)"
     rb"|did not receive expected object|is corrupt|unresolved delta|inflate returned|bad object"
 )
-_NO_REF = re.compile(
+_UNKNOWN_REF = re.compile(
     rb"couldn't find remote ref|not our ref|no such remote ref|does not allow request for"
     rb"|unadvertised object|remote error: upload-pack: not our ref",
     re.IGNORECASE,
@@ -78,13 +89,13 @@ def find_git() -> str:
     Raises:
         MissingExtra: it is not installed.
     """
-    found = which("git")
-    if not found:
+    program = which("git")
+    if not program:
         raise MissingExtra(
             say("`{name}` is not installed", name="git"),
             say("Run `{command}`", command="apt install git"),
         )
-    return found
+    return program
 
 
 def environment() -> dict[str, str]:
@@ -92,7 +103,7 @@ def environment() -> dict[str, str]:
     env = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith("GIT_") or name in _KEPT_VARIABLES
+        if not name.startswith("GIT_") or name in _CONNECTION_VARIABLES
     }
     return env | {
         "GIT_TERMINAL_PROMPT": "0",
@@ -108,10 +119,10 @@ def environment() -> dict[str, str]:
     }
 
 
-def command(git: str, repository: str, *words: str) -> list[str]:
-    """The command line of git for one repository."""
-    options = [part for setting in _CONFIG for part in ("-c", setting)]
-    return [git, *options, f"--git-dir={repository}", *words]
+def command(git: str, repository: str, *arguments: str) -> list[str]:
+    """Return the command line of git for one repository."""
+    options = [option for setting in _GIT_CONFIG for option in ("-c", setting)]
+    return [git, *options, f"--git-dir={repository}", *arguments]
 
 
 class Fetcher:
@@ -126,7 +137,7 @@ class Fetcher:
         self._log = os.path.join(repository, "satchel.log")
         os.makedirs(repository, mode=0o700, exist_ok=True)
 
-    def run(self, *words: str, progress: Callable[[str], None] | None = None) -> bytes:
+    def run(self, *arguments: str, progress: Callable[[str], None] | None = None) -> bytes:
         """Run a git command; returns its output.
 
         Raises:
@@ -136,10 +147,10 @@ class Fetcher:
         """
         import subprocess
 
-        out = os.path.join(self.repository, "satchel.out")
-        with open(self._log, "wb") as errors, open(out, "wb") as output:
-            process = subprocess.Popen(  # noqa: S603 - the program is git, and no word begins with -
-                command(self.git, self.repository, *words),
+        output_path = os.path.join(self.repository, "satchel.out")
+        with open(self._log, "wb") as errors, open(output_path, "wb") as output:
+            process = subprocess.Popen(  # noqa: S603 - the program is git, and no argument begins with -
+                command(self.git, self.repository, *arguments),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
@@ -152,30 +163,31 @@ class Fetcher:
             finally:
                 stop(process)
         if process.returncode:
-            raise self._failure(process.returncode)
-        with open(out, "rb") as stream:
+            raise self._make_error(process.returncode)
+        with open(output_path, "rb") as stream:
             return stream.read(1 << 20)
 
     def _watch(self, process: Popen[bytes], progress: Callable[[str], None] | None) -> None:
+        """Wait for the process; raises when it takes too long, or writes too much."""
         from subprocess import TimeoutExpired
 
-        began = time.monotonic()
-        checked = 0.0
+        started = time.monotonic()
+        last_check = 0.0
         while True:
             try:
-                process.wait(_POLL_INTERVAL_S if checked == 0 else 0.2)
+                process.wait(_CHECK_INTERVAL_S if last_check else _POLL_INTERVAL_S)
                 return
             except TimeoutExpired:
                 now = time.monotonic()
-            if now - began > self._timeout:
+            if now - started > self._timeout:
                 reason = say("it took longer than {seconds} seconds", seconds=round(self._timeout))
                 raise Refused(
                     say("`{url}` cannot be fetched: {reason}",
                         url=shown(self._address), reason=reason),
                     say("Try again"),
                 )  # fmt: skip
-            if now - checked > 0.2:
-                checked = now
+            if now - last_check > _CHECK_INTERVAL_S:
+                last_check = now
                 if _folder_bytes(self.repository) > BOUNDS.size:
                     raise refuse("too-large", self._address, f"{BOUNDS.size >> 20} MiB")
                 if progress:
@@ -186,23 +198,24 @@ class Fetcher:
             size = stream.seek(0, os.SEEK_END)
             stream.seek(max(0, size - 400))
             lines = re.split(rb"[\r\n]+", stream.read().strip())
-        return self.cleaned(lines[-1])
+        return self.clean_output(lines[-1])
 
-    def cleaned(self, data: bytes) -> str:
-        """Output of git without secrets and control characters."""
+    def clean_output(self, data: bytes) -> str:
+        """Return output of git without secrets and control characters."""
         words = re.split(r"([\s'\"`]+)", data.decode(errors="replace"))
-        return shown("".join(map(redacted, words)).strip())
+        return shown("".join(map(redact_address, words)).strip())
 
-    def _failure(self, code: int) -> Exception:
+    def _make_error(self, exit_status: int) -> Exception:
+        """Return the error for a command that failed, from what git printed."""
         with open(self._log, "rb") as stream:
             log = stream.read(64 << 10)
         lines = [line for line in re.split(rb"[\r\n]+", log) if line.strip()]
         errors = [line for line in lines if line.startswith((b"fatal:", b"error:", b"ERROR"))]
-        reason = self.cleaned((errors or lines or [f"exit status {code}".encode()])[0])
+        reason = self.clean_output((errors or lines or [f"exit status {exit_status}".encode()])[0])
         url = shown(self._address)
-        if _FSCK.search(log):
+        if _DAMAGED_OBJECT.search(log):
             return refuse("git-objects", self._address, reason)
-        if _NO_REF.search(log):
+        if _UNKNOWN_REF.search(log):
             return NoSuchRef(
                 say("`{url}` has no such branch, tag or commit: {reason}", url=url, reason=reason),
                 say("Give a branch, a tag or a whole commit id"),
@@ -217,8 +230,6 @@ def stop(process: Popen[bytes]) -> None:
     """Kill a process and its group, if it still runs."""
     if process.poll() is not None:
         return
-    import signal
-
     try:
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)
@@ -231,17 +242,13 @@ def stop(process: Popen[bytes]) -> None:
 
 def _folder_bytes(folder: str) -> int:
     total = 0
-    for here, _, files in os.walk(folder):
+    for folder_path, _, files in os.walk(folder):
         for name in files:
             try:
-                total += os.lstat(os.path.join(here, name)).st_size
+                total += os.lstat(os.path.join(folder_path, name)).st_size
             except OSError:
                 continue
     return total
-
-
-_MODES = {b"100644": "file", b"100664": "file", b"100755": "program", b"120000": "link"}
-_MAX_ROW_BYTES = 8192
 
 
 class GitSource:
@@ -270,6 +277,8 @@ class GitSource:
         self.url = url if url and os.path.isabs(location) else self._address
         self.path = path
         self.ref = ref
+        self.notes: tuple[str, ...] = ()
+        """Notes about the choice of the source."""
         self._timeout = timeout
         if ref:
             check_ref(ref)
@@ -291,53 +300,59 @@ class GitSource:
             MissingExtra: `git` is not installed.
         """
         ref = ref or self.ref
-        for word in (ref, commit):
-            if word:
-                check_ref(word)
+        for revision in (ref, commit):
+            if revision:
+                check_ref(revision)
         if commit and not is_commit(commit):
             raise refuse("git-ref", commit)
         folder = mkdtemp(prefix="satchel-git-")
         try:
             fetcher = Fetcher(os.path.join(folder, "r.git"), self._address, self._timeout)
-            found = self._get(fetcher, commit or ref, progress)
-            with GitTree(fetcher, found, self.path) as tree:
-                place = LockedSource(
-                    "git", self.url, "" if is_commit(ref) else ref, found, self.path
+            commit_id = self._fetch_commit(fetcher, commit or ref, progress)
+            with GitTree(fetcher, commit_id, self.path) as tree:
+                source = LockedSource(
+                    kind="git",
+                    url=self.url,
+                    ref="" if is_commit(ref) else ref,
+                    commit=commit_id,
+                    path=self.path,
                 )
                 name = self.url.rstrip("/").rpartition("/")[2].removesuffix(".git")
-                yield Bundle(place, tree, tree.notes, name.rpartition(":")[2])
+                yield Bundle(source, tree, (*self.notes, *tree.notes), name.rpartition(":")[2])
         finally:
             rmtree(folder, ignore_errors=True)
 
-    def _get(self, fetcher: Fetcher, wanted: str, progress: Callable[[str], None] | None) -> str:
+    def _fetch_commit(
+        self, fetcher: Fetcher, revision: str, progress: Callable[[str], None] | None
+    ) -> str:
+        """Fetch a revision, or the default branch when it is empty; returns the commit id."""
         fetcher.run("init", "--quiet", "--bare", "--template=", fetcher.repository)
-        words = ["fetch", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head"]
-        words += ["--no-auto-maintenance", "--progress" if progress else "--quiet"]
+        arguments = ["fetch", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head"]
+        arguments += ["--no-auto-maintenance", "--progress" if progress else "--quiet"]
         remote = self._address
-        mine = "refs/satchel/wanted"
+        fetched_ref = "refs/satchel/wanted"
         try:
-            fetcher.run(
-                *words, "--depth=1", "--", remote, f"+{wanted or 'HEAD'}:{mine}", progress=progress
-            )
+            refspec = f"+{revision or 'HEAD'}:{fetched_ref}"
+            fetcher.run(*arguments, "--depth=1", "--", remote, refspec, progress=progress)
         except NoSuchRef:
-            if not is_commit(wanted):
+            if not is_commit(revision):
                 raise
             # Some servers only send what a branch or tag names: fetch all of those.
-            every = ("+refs/heads/*:refs/satchel/heads/*", "+refs/tags/*:refs/satchel/tags/*")
-            fetcher.run(*words, "--", remote, *every, progress=progress)
-            mine = wanted
+            refspecs = ("+refs/heads/*:refs/satchel/heads/*", "+refs/tags/*:refs/satchel/tags/*")
+            fetcher.run(*arguments, "--", remote, *refspecs, progress=progress)
+            fetched_ref = revision
         try:
-            line = fetcher.run("rev-parse", "--verify", "--quiet", f"{mine}^{{commit}}")
+            line = fetcher.run("rev-parse", "--verify", "--quiet", f"{fetched_ref}^{{commit}}")
         except NotFound as exc:
             raise NoSuchRef(
                 say("`{url}` has no such branch, tag or commit: {reason}",
-                    url=shown(remote), reason=shown(wanted or "HEAD")),
+                    url=shown(remote), reason=shown(revision or "HEAD")),
                 say("Give a branch, a tag or a whole commit id"),
             ) from exc  # fmt: skip
-        found = line.decode().strip()
-        if is_commit(wanted) and found != wanted:
-            raise refuse("git-ref", wanted, found)
-        return found
+        commit_id = line.decode().strip()
+        if is_commit(revision) and commit_id != revision:
+            raise refuse("git-ref", revision, commit_id)
+        return commit_id
 
 
 class GitTree(ListedTree):
@@ -353,26 +368,26 @@ class GitTree(ListedTree):
         self.notes: tuple[str, ...] = ()
         super().__init__(self._list(commit, path))
         if self.blocked:
-            names = ", ".join(f"`{shown(one)}`" for one in list(self.blocked)[:20])
+            names = ", ".join(f"`{shown(path)}`" for path in list(self.blocked)[:20])
             self.notes = (say("Not read, because they are submodules: {names}", names=names),)
 
     def _list(self, commit: str, path: str) -> Iterator[TreeFile]:
-        words = ["ls-tree", "-r", "-z", "-l", "--full-tree", commit]
-        process = self._start(*words, *(("--", path) if path else ()))
+        arguments = ["ls-tree", "-r", "-z", "-l", "--full-tree", commit]
+        process = self._start(*arguments, *(("--", path) if path else ()))
         assert process.stdout is not None  # noqa: S101 - it is a pipe
-        names = total = 0
+        path_bytes = total_size = 0
         try:
-            for count, row in enumerate(_rows(process.stdout)):
+            for count, record in enumerate(_split_records(process.stdout)):
                 if count >= self._bounds.entries:
                     raise refuse("too-many-files", found=str(self._bounds.entries))
-                about, _, name = row.partition(b"\t")
-                names += len(name)
-                if names > self._bounds.names:
+                attributes, _, name = record.partition(b"\t")
+                path_bytes += len(name)
+                if path_bytes > self._bounds.names:
                     raise refuse("names-too-large")
-                file = self._file(about.split(), os.fsdecode(name))
+                file = self._make_file(attributes.split(), os.fsdecode(name))
                 if file is not None:
-                    total += file.size
-                    if total > self._bounds.size:
+                    total_size += file.size
+                    if total_size > self._bounds.size:
                         raise refuse("too-large", file.path, f"{self._bounds.size >> 20} MiB")
                     yield file
             if process.wait():
@@ -380,37 +395,36 @@ class GitTree(ListedTree):
         finally:
             _close(process)
 
-    def _file(self, about: list[bytes], path: str) -> TreeFile | None:
-        mode, kind, name, size = about
-        if kind == b"commit":
+    def _make_file(self, attributes: list[bytes], path: str) -> TreeFile | None:
+        """Return a file from the attributes that `ls-tree` prints; None for a submodule."""
+        mode, object_type, object_id, size = attributes
+        if object_type == b"commit":
             self.blocked[path] = "submodule"
             return None
-        if mode not in _MODES or kind != b"blob" or not size.isdigit():
+        if mode not in _TYPES_BY_MODE or object_type != b"blob" or not size.isdigit():
             raise refuse("special-file", path, mode.decode())
-        self._objects[path] = name.decode()
-        if mode == b"120000":
-            return TreeFile(path, int(size), "link")
-        return TreeFile(path, int(size), "program" if mode == b"100755" else "file")
+        self._objects[path] = object_id.decode()
+        return TreeFile(path, int(size), _TYPES_BY_MODE[mode])
 
     def chunks(self, path: str) -> Iterator[bytes]:
         """The content of a file, piece by piece; of a link, its target."""
-        found = self._objects.get(path)
-        if found is None:
+        object_id = self._objects.get(path)
+        if object_id is None:
             raise NotFound(f"There is no `{shown(path)}` in the repository")
-        return self._read(path, found)
+        return self._read(path, object_id)
 
-    def _read(self, path: str, name: str) -> Iterator[bytes]:
+    def _read(self, path: str, object_id: str) -> Iterator[bytes]:
         process = self._process()
         assert process.stdin is not None  # noqa: S101 - pipes, all of them
         assert process.stdout is not None  # noqa: S101
-        head: list[bytes] = []
+        header: list[bytes] = []
         with suppress(BrokenPipeError):
-            process.stdin.write(f"{name}\n".encode())
+            process.stdin.write(f"{object_id}\n".encode())
             process.stdin.flush()
-            head = process.stdout.readline(200).split()
-        if len(head) != 3 or head[1] != b"blob":
+            header = process.stdout.readline(200).split()
+        if len(header) != 3 or header[1] != b"blob":
             raise refuse("git-objects", path)
-        size = int(head[2])
+        size = int(header[2])
         if size > LIMITS.size:
             raise refuse("too-large", path, f"{LIMITS.size >> 20} MiB")
         data = process.stdout.read(size + 1)
@@ -423,12 +437,12 @@ class GitTree(ListedTree):
             self._batch = self._start("cat-file", "--batch")
         return self._batch
 
-    def _start(self, *words: str) -> Popen[bytes]:
+    def _start(self, *arguments: str) -> Popen[bytes]:
         import subprocess
 
         fetcher = self._fetcher
-        return subprocess.Popen(  # noqa: S603 - the program is git; the words are ours
-            command(fetcher.git, fetcher.repository, "--literal-pathspecs", *words),
+        return subprocess.Popen(  # noqa: S603 - the program is git; the arguments are ours
+            command(fetcher.git, fetcher.repository, "--literal-pathspecs", *arguments),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -450,15 +464,15 @@ class GitTree(ListedTree):
         self.close()
 
 
-def _rows(stream: IO[bytes]) -> Iterator[bytes]:
-    """Records that end in NUL."""
-    rest = b""
+def _split_records(stream: IO[bytes]) -> Iterator[bytes]:
+    """Yield the records of a stream, which end in NUL."""
+    incomplete = b""
     while data := stream.read(64 << 10):
-        *rows, rest = (rest + data).split(b"\0")
-        yield from rows
-        if len(rest) > _MAX_ROW_BYTES:
+        *records, incomplete = (incomplete + data).split(b"\0")
+        yield from records
+        if len(incomplete) > _MAX_RECORD_BYTES:
             raise refuse("path-too-long")
-    if rest:
+    if incomplete:
         raise refuse("git-objects", found="ls-tree")
 
 

@@ -1,7 +1,9 @@
-"""Parses the text of a source; the sources `folder` and `archive`.
+"""Parses the text of a source that the user typed, and the sources of a lockfile.
 
     acme/pdf-forms, acme/pdf-forms@^1.2
                                   a skill of a hub            kind `hub`
+    owner/repo[/path][@ref]       a repository of GitHub, or of the host that `SATCHEL_GIT_HOST`
+                                  names                       kind `git`
     ./skills                      a folder                    kind `folder`
     skills.zip, skills.tar.gz     an archive                  kind `archive`
     https://host/o/r[.git]        a repository                kind `git`
@@ -12,11 +14,11 @@
     https://host/o/r/tree/REF/sub/path
                                   as a browser shows it; REF is one part, so write a branch with a
                                   slash as `#feature/x:sub/path`
-    https://host/…/.well-known/agent-skills/index.json[#name]
+    https://host[#name], https://host/…/.well-known/agent-skills/index.json[#name]
                                   a discovery index           kind `discovery`
 
-A path that exists is preferred to a hub's skill of that name. A local path near the lockfile is
-recorded relative to it, so that it works in another checkout.
+A path that exists is preferred to a hub's skill of that name, and that to a repository. A local
+path near the lockfile is recorded relative to it, so that it works in another checkout.
 Older lockfiles have `~` for the home folder.
 """
 
@@ -24,197 +26,56 @@ from __future__ import annotations
 
 import os
 import re
-import stat
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from satchel._fs import open_beneath
-from satchel.errors import AccessDenied, InvalidInput, NotFound
-from satchel.i18n import join_names, say
-from satchel.library.lockfile import LockedSource
-from satchel.skill.file_tree import IGNORED, TreeFile, main_file
-from satchel.store.archive import open_archive
-from satchel.store.archive.rules import WIDE, ListedTree, check_path, refuse, shown, unreadable
-from satchel.store.sources.base import Bundle, parse_address, redacted
+from satchel.errors import InvalidInput, NotFound
+from satchel.i18n import say
+from satchel.skill.file_tree import main_file
+from satchel.store.archive.rules import check_path, refuse, shown
+from satchel.store.sources.addresses import parse_address, redact_address
 from satchel.store.sources.git import GitSource
+from satchel.store.sources.local import ARCHIVE_ENDINGS, ArchiveSource, FolderSource, PathSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable
 
+    from satchel.errors import SatchelError
+    from satchel.library.lockfile import LockedSource
     from satchel.skill.file_tree import Tree
-    from satchel.store.archive.rules import ArchiveLimits
     from satchel.store.sources.base import HubFinder, Source
-
-_CHUNK_BYTES = 1 << 20
-_IGNORED = frozenset(name.casefold() for name in IGNORED)
-
-
-class LocalTree(ListedTree):
-    """The files below a folder; links are listed, not followed."""
-
-    may_be_checkout = True
-
-    def __init__(self, root: str, bounds: ArchiveLimits = WIDE) -> None:
-        self.root = root
-        self._ignored: list[str] = []
-        self.ignored = self._ignored
-        self._bounds = bounds
-        try:
-            super().__init__(self._list())
-        except OSError as exc:
-            raise unreadable(exc.filename or root, exc) from exc
-
-    def _list(self) -> Iterator[TreeFile]:
-        count = names = 0
-        todo = [("", 0)]
-        while todo:
-            folder, depth = todo.pop()
-            with os.scandir(os.path.join(self.root, folder) if folder else self.root) as entries:
-                for entry in entries:
-                    path = f"{folder}/{entry.name}" if folder else entry.name
-                    if entry.name.casefold() in _IGNORED:
-                        self._ignored.append(path)
-                        continue
-                    count += 1
-                    names += len(path)
-                    if count > self._bounds.entries:
-                        raise refuse("too-many-files", self.root, str(self._bounds.entries))
-                    if names > self._bounds.names:
-                        raise refuse("names-too-large", self.root)
-                    info = entry.stat(follow_symlinks=False)
-                    if stat.S_ISDIR(info.st_mode):
-                        if depth < 256:
-                            todo.append((path, depth + 1))
-                        else:
-                            self.blocked[path] = "path-too-deep"
-                    elif file := self._file(path, info):
-                        yield file
-
-    def _file(self, path: str, info: os.stat_result) -> TreeFile | None:
-        if stat.S_ISLNK(info.st_mode):
-            return TreeFile(path, info.st_size, "link")
-        if stat.S_ISREG(info.st_mode):
-            return TreeFile(path, info.st_size, "program" if info.st_mode & 0o100 else "file")
-        self.blocked[path] = "special-file"
-        return None
-
-    def chunks(self, path: str) -> Iterator[bytes]:
-        """The content, a megabyte at a time; of a link, its target."""
-        full = os.path.join(self.root, path)
-        try:
-            if os.path.islink(full):
-                yield os.fsencode(os.readlink(full))
-                return
-            descriptor = open_beneath(self.root, path)
-        except AccessDenied as exc:
-            raise refuse("link-escapes", path) from exc
-        except OSError as exc:
-            raise unreadable(full, exc) from exc
-        try:
-            info = os.fstat(descriptor)
-            if not stat.S_ISREG(info.st_mode):
-                raise refuse("changed-while-read", path)
-            left = info.st_size
-            while chunk := os.read(descriptor, _CHUNK_BYTES):
-                left -= len(chunk)
-                if left < 0:
-                    break
-                yield chunk
-            if left:
-                raise refuse("changed-while-read", path)
-        except OSError as exc:
-            raise unreadable(full, exc) from exc
-        finally:
-            os.close(descriptor)
-
-
-class _PathSource:
-    """A folder or an archive at `location`; `url` is its path as recorded in the lockfile."""
-
-    kind = ""
-    _repository_prefix = ""
-
-    def __init__(self, location: str, url: str, path: str = "") -> None:
-        self.location = location
-        self.url = url
-        self.path = path
-        self.notes: tuple[str, ...] = ()
-        """Notes about the choice of the source."""
-
-    @contextmanager
-    def fetch(
-        self, *, ref: str = "", commit: str = "", progress: Callable[[str], None] | None = None
-    ) -> Generator[Bundle]:
-        """List the files.
-
-        Raises:
-            NotFound: there is nothing.
-            Unsafe: it breaks a rule, or is too large.
-        """
-        del progress
-        if ref or commit:
-            raise InvalidInput(
-                say("`{path}` has no branches or tags", path=shown(self.location)),
-                say("Write `{value}`", value=self._repository_prefix + shown(self.location)),
-            )
-        with self._open() as (tree, ignored, name):
-            notes = self.notes
-            if ignored:
-                names = join_names(f"`{shown(one)}`" for one in ignored[:20])
-                notes = (*notes, say("Left out: {names}", names=names))
-            yield Bundle(LockedSource(self.kind, self.url, path=self.path), tree, notes, name)
-
-    def _open(self) -> AbstractContextManager[tuple[Tree, Sequence[str], str]]:
-        """The files, the ignored ones, and the id of a skill at the top."""
-        raise NotImplementedError
-
-
-class FolderSource(_PathSource):
-    """Skills in a folder."""
-
-    kind = "folder"
-    _repository_prefix = "git+"
-
-    @contextmanager
-    def _open(self) -> Generator[tuple[Tree, Sequence[str], str]]:
-        if not os.path.isdir(self.location):
-            raise NotFound(
-                say("There is no `{path}`", path=shown(self.location)), say("Check the path")
-            )
-        tree = LocalTree(self.location)
-        yield tree, sorted(tree.ignored), os.path.basename(os.path.abspath(self.location))
-
-
-ENDINGS = re.compile(
-    r"\.(?:zip|skill|tar|tgz|tbz2?|txz|tzst|tar\.(?:gz|bz2|xz|zst)|7z|rar)\Z", re.IGNORECASE
-)
-"""File name endings of archives. The content decides which format it is."""
-
-
-class ArchiveSource(_PathSource):
-    """Skills in an archive."""
-
-    kind = "archive"
-
-    @contextmanager
-    def _open(self) -> Generator[tuple[Tree, Sequence[str], str]]:
-        with open_archive(self.location) as tree:
-            yield tree, tree.ignored, ENDINGS.sub("", os.path.basename(self.location))
-
 
 _MAX_PARENTS = 3
 """Paths with more `..` are recorded as absolute ones."""
-_REMOTE = re.compile(r"(?:https?|ssh|git|file)://", re.IGNORECASE)
-_SCP = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9.-]*:(?!//)[^\s:]")
+_REMOTE_SCHEME = re.compile(r"(?:https?|ssh|git|file)://", re.IGNORECASE)
+_SCP_ADDRESS = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9.-]*:(?!//)[^\s:]")
+_GIT_HOST_VARIABLE = "SATCHEL_GIT_HOST"
+_GIT_HOST = "https://github.com"
+_REPOSITORY = re.compile(
+    r"(?P<name>[A-Za-z0-9][A-Za-z0-9_-]*/(?!\.{1,2}(?:[/@]|\Z))[A-Za-z0-9._-]+)"
+    r"(?P<path>(?:/[^/@#]+)*)/?(?:@(?P<ref>[^@^~*<>=,]+))?\Z"
+)
 _HUB_SKILL = re.compile(r"[a-z0-9-]+/[a-z0-9-]+(?:@\S*)?\Z")
-_DISCOVERY = re.compile(r"https?://[^#?]+/\.well-known/agent-skills/index\.json\Z", re.IGNORECASE)
+_DISCOVERY_INDEX = re.compile(
+    r"https?://(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(?::[0-9]{1,5})?"
+    r"(?:/?|/(?:[^#?@]+/)?\.well-known/(?:agent-)?skills(?:/|/index\.json)?)\Z",
+    re.IGNORECASE,
+)
+"""A host alone, or an index."""
 _OTHER_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?:/|:)")
-_BROWSER = re.compile(
+_BROWSER_URL = re.compile(
     r"(?P<url>https?://[^/]+/[^/#?]+/[^#?]+?)(?:/-)?/(?P<kind>tree|blob|src/branch|src/tag|src/commit)"
     r"/(?P<ref>[^/#?]+)(?:/(?P<path>[^#?]*))?/?(?:[#?].*)?\Z"
 )
+
+
+class _RequestedSource(NamedTuple):
+    """The parts of `location#ref:path`."""
+
+    location: str
+    ref: str = ""
+    path: str = ""
 
 
 def source_of(text: str, *, base: str, hubs: Callable[[], HubFinder] | None = None) -> Source:
@@ -231,33 +92,59 @@ def source_of(text: str, *, base: str, hubs: Callable[[], HubFinder] | None = No
         InvalidInput: it is not supported.
     """
     if not text.strip() or text.startswith("-") or not text.isprintable():
-        raise refuse("git-address", redacted(text) or "-")
-    word = text.removeprefix("git+")
-    if _REMOTE.match(word) or _SCP.match(word):
-        return _remote(word, base)
-    found = hubs if hubs is not None and _HUB_SKILL.match(text) else None
-    if word == text and os.path.lexists(_absolute_path(text)):
-        source = _local(text, "", "", base)
-        if found is not None and isinstance(source, _PathSource) and found().serves(text):
-            note = say("`{path}` is here; the hub was not asked", path=shown(text))
+        raise refuse("git-address", redact_address(text) or "-")
+    address = text.removeprefix("git+")
+    if _REMOTE_SCHEME.match(address) or _SCP_ADDRESS.match(address):
+        return _remote_source(address, base)
+    if address == text and (source := _named_source(text, base, hubs)) is not None:
+        return source
+    requested = _split_revision(address)
+    if os.path.lexists(_absolute_path(requested.location)):
+        return _local_source(requested, base, is_git=text.startswith("git+"))
+    raise _unknown_source_error(text)
+
+
+def _named_source(text: str, base: str, hubs: Callable[[], HubFinder] | None) -> Source | None:
+    """The source of a path that exists, a hub's skill or a repository; None for other texts."""
+    repository = None if ARCHIVE_ENDINGS.search(text) else _REPOSITORY.match(text)
+    if os.path.lexists(_absolute_path(text)):
+        source = _local_source(_RequestedSource(text), base)
+        if isinstance(source, PathSource) and repository is not None:
+            note = say("`{path}` is here, so no hub and no git host was asked", path=shown(text))
             source.notes = (note,)
         return source
-    if found is not None and (source := found().requested(text, base=base)) is not None:
-        return source
-    word, ref, path = _split(word)
-    if os.path.lexists(_absolute_path(word)):
-        return _local(word, ref, path, base, git=text.startswith("git+"))
+    hub_finder = hubs() if hubs is not None and _HUB_SKILL.match(text) else None
+    if repository is not None and (hub_finder is None or not hub_finder.serves(text)):
+        return _repository_source(repository)
+    return hub_finder.requested(text, base=base) if hub_finder is not None else None
+
+
+def _repository_source(match: re.Match[str]) -> GitSource:
+    """The source of `owner/repo[/path][@ref]`."""
+    host = os.environ.get(_GIT_HOST_VARIABLE) or _GIT_HOST
+    url = f"{host.rstrip('/')}/{match['name']}"
+    source = GitSource(url, "", _check_subpath(match["path"]), match["ref"] or "")
+    source.notes = (say("Read from `{url}`", url=shown(redact_address(url))),)
+    return source
+
+
+def _unknown_source_error(text: str) -> SatchelError:
+    """The error for a text that is neither an address nor a path here."""
     if _OTHER_SCHEME.match(text) and not re.match(r"[A-Za-z]:[\\/]", text):
-        raise refuse("git-address", redacted(text))
-    raise NotFound(
-        say("There is no `{path}`", path=shown(redacted(text))),
-        say("Give a folder, an archive, a git address, `PUBLISHER/SKILL` or `mcp:SERVER/SKILL`; "
-            "without any, `satchel install` follows the lockfile"),
+        return refuse("git-address", redact_address(text))
+    return NotFound(
+        say("There is no `{path}`", path=shown(redact_address(text))),
+        say("Give a folder, an archive, a git address, `OWNER/REPO`, `PUBLISHER/SKILL` or "
+            "`mcp:SERVER/SKILL`; without any, `satchel install` follows the lockfile"),
     )  # fmt: skip
 
 
 def source_from(
-    place: LockedSource, *, base: str, hubs: Callable[[], HubFinder] | None = None
+    place: LockedSource,
+    *,
+    base: str,
+    hubs: Callable[[], HubFinder] | None = None,
+    find_kept: Callable[[str], Tree | None] | None = None,
 ) -> Source:
     """The source of a lockfile entry.
 
@@ -265,6 +152,7 @@ def source_from(
         place: The recorded source.
         base: The folder of the lockfile.
         hubs: As in `source_of`.
+        find_kept: Returns the files with a digest if they are here; a hub sends only others.
 
     Raises:
         InvalidInput: its kind cannot be fetched, such as `new`.
@@ -272,105 +160,123 @@ def source_from(
     """
     url = place.url
     if place.kind == "git":
-        if _REMOTE.match(url) or _SCP.match(url):
+        if _REMOTE_SCHEME.match(url) or _SCP_ADDRESS.match(url):
             return GitSource(url, url, place.path, place.ref)
-        full = _resolve_recorded(url, base)
-        return GitSource(full, url, place.path, place.ref)
+        absolute_path = _resolve_recorded(url, base)
+        return GitSource(absolute_path, url, place.path, place.ref)
     if place.kind == "folder":
         return FolderSource(_resolve_recorded(url, base), url, place.path)
     if place.kind == "archive":
         return ArchiveSource(_resolve_recorded(url, base), url, place.path)
     if place.kind == "hub" and hubs is not None:
-        return hubs().locked(place, base=base)
+        return hubs().locked(place, base=base, find_kept=find_kept)
     if place.kind == "discovery":
-        return _discovery(*url.partition("#")[::2])
+        return _discovery_source(*url.partition("#")[::2])
     raise InvalidInput(
         say("A skill from `{kind}` cannot be fetched again", kind=shown(place.kind)),
         say("Give a folder, a `.zip`, a `.tar.gz` or the address of a git repository"),
     )
 
 
-def _discovery(url: str, name: str) -> Source:
+def _discovery_source(url: str, name: str) -> Source:
     from satchel.store.sources.discovery import DiscoverySource
 
     return DiscoverySource(url, name)
 
 
-def _remote(word: str, base: str) -> Source:
-    if _DISCOVERY.match(word.partition("#")[0]):
-        word, ref, path = _split(word)
-        return _discovery(word, ref or path)
-    if shape := _BROWSER.match(word):
-        path = unquote(shape["path"] or "").strip("/")
-        if shape["kind"] == "blob":
+def _remote_source(address: str, base: str) -> Source:
+    """Return the source of an address: a discovery index or a repository."""
+    if _DISCOVERY_INDEX.match(address.partition("#")[0]):
+        requested = _split_revision(address)
+        return _discovery_source(requested.location, requested.ref or requested.path)
+    if browser_url := _BROWSER_URL.match(address):
+        path = unquote(browser_url["path"] or "").strip("/")
+        if browser_url["kind"] == "blob":
             path = path.rpartition("/")[0]
-        parse_address(shape["url"], word)
-        return GitSource(shape["url"], "", _checked_subpath(path), unquote(shape["ref"]))
-    if not word.lower().startswith("file://"):
-        parse_address(word.partition("#")[0], word)
-    word, ref, path = _split(word)
-    if word.lower().startswith("file://"):
-        full = unquote(urlsplit(word).path)
-        return GitSource(full, recorded_path(full, base), path, ref)
-    if ENDINGS.search(urlsplit(word).path) and "@" not in word.partition("://")[0]:
+        url = browser_url["url"]
+        parse_address(url, address)
+        return GitSource(url, "", _check_subpath(path), unquote(browser_url["ref"]))
+    is_file_url = address.lower().startswith("file://")
+    if not is_file_url:
+        parse_address(address.partition("#")[0], address)
+    location, ref, path = _split_revision(address)
+    if is_file_url:
+        absolute_path = unquote(urlsplit(location).path)
+        return GitSource(absolute_path, recorded_path(absolute_path, base), path, ref)
+    if ARCHIVE_ENDINGS.search(urlsplit(location).path) and "@" not in location.partition("://")[0]:
         raise InvalidInput(
-            say("`{url}` is an archive on another machine", url=shown(redacted(word))),
+            say("`{url}` is an archive on another machine", url=shown(redact_address(location))),
             say("Give a folder, a `.zip`, a `.tar.gz` or the address of a git repository"),
         )
-    return GitSource(word, "", path, ref)
+    return GitSource(location, "", path, ref)
 
 
-def _local(word: str, ref: str, path: str, base: str, *, git: bool = False) -> Source:
-    full = _absolute_path(word)
-    url = recorded_path(full, base)
-    if not os.path.isdir(full):
-        if ref or git:
+def _local_source(requested: _RequestedSource, base: str, *, is_git: bool = False) -> Source:
+    """Return the source of a path that exists: a folder, an archive or a repository."""
+    location, ref, path = requested
+    absolute_path = _absolute_path(location)
+    url = recorded_path(absolute_path, base)
+    if not os.path.isdir(absolute_path):
+        if ref or is_git:
             raise InvalidInput(
-                say("`{path}` has no branches or tags", path=shown(word)),
+                say("`{path}` has no branches or tags", path=shown(location)),
                 say("Give a branch, a tag or a whole commit id"),
             )
-        return ArchiveSource(full, url, path)
-    bare = all(os.path.exists(os.path.join(full, part)) for part in ("HEAD", "objects", "refs"))
-    if git or ref or (bare and not main_file(os.listdir(full))):
-        return GitSource(full, url, path, ref)
-    return FolderSource(full, url, path)
+        return ArchiveSource(absolute_path, url, path)
+    if is_git or ref or _is_bare_repository(absolute_path):
+        return GitSource(absolute_path, url, path, ref)
+    return FolderSource(absolute_path, url, path)
 
 
-def _split(word: str) -> tuple[str, str, str]:
+def _is_bare_repository(folder: str) -> bool:
+    has_git_files = all(
+        os.path.exists(os.path.join(folder, name)) for name in ("HEAD", "objects", "refs")
+    )
+    return has_git_files and not main_file(os.listdir(folder))
+
+
+def _split_revision(text: str) -> _RequestedSource:
     """Split `address#ref:path`."""
-    word, _, rest = word.partition("#")
-    ref, _, path = rest.partition(":")
-    return word, ref, _checked_subpath(path)
+    location, _, revision = text.partition("#")
+    ref, _, path = revision.partition(":")
+    return _RequestedSource(location, ref, _check_subpath(path))
 
 
-def _checked_subpath(path: str) -> str:
+def _check_subpath(path: str) -> str:
+    """Return a path within a source without slashes around it; refuse one that leads elsewhere."""
     path = path.strip("/")
     if path:
         check_path(path)
     return path
 
 
-def _absolute_path(word: str) -> str:
-    return os.path.abspath(os.path.expanduser(word))
+def _absolute_path(path: str) -> str:
+    return os.path.abspath(os.path.expanduser(path))
 
 
 def _resolve_recorded(url: str, base: str) -> str:
-    full = os.path.normpath(os.path.join(base, os.path.expanduser(url)))
-    if not os.path.lexists(full):
+    absolute_path = os.path.normpath(os.path.join(base, os.path.expanduser(url)))
+    if not os.path.lexists(absolute_path):
         raise NotFound(
-            say("There is no `{path}`, which the lockfile names as the source", path=shown(full)),
+            say(
+                "There is no `{path}`, which the lockfile names as the source",
+                path=shown(absolute_path),
+            ),
             say("Put it there, or install the skill from another source"),
         )
-    return full
+    return absolute_path
 
 
 def recorded_path(path: str, base: str) -> str:
     """A local path as recorded in the lockfile of the folder `base`: relative when it is near."""
-    full = os.path.abspath(path)
+    absolute_path = os.path.abspath(path)
     with suppress(ValueError):  # another drive
-        near = os.path.relpath(full, base).replace(os.sep, "/")
-        if near.split("/").count("..") <= _MAX_PARENTS:
-            # `./` marks a path that would be parsed as an address.
-            odd = near[0] == "~" or _REMOTE.match(near) or _SCP.match(near)
-            return f"./{near}" if odd else near
-    return full.replace(os.sep, "/")
+        relative_path = os.path.relpath(absolute_path, base).replace(os.sep, "/")
+        if relative_path.split("/").count("..") <= _MAX_PARENTS:
+            looks_like_address = (
+                relative_path[0] == "~"
+                or _REMOTE_SCHEME.match(relative_path)
+                or _SCP_ADDRESS.match(relative_path)
+            )
+            return f"./{relative_path}" if looks_like_address else relative_path
+    return absolute_path.replace(os.sep, "/")

@@ -1,8 +1,8 @@
 """The Excel packaged skill, also the template for others.
 
 The record `skill` below has everything about it: the text for agents, for its page and for the
-linter. `reader` and `writer` hold the tools; `workbook` opens files safely. openpyxl is imported at
-the first call.
+linter. `info_tool`, `read_tool` and `write_tool` hold the tools; `workbook` opens files safely.
+openpyxl is imported at the first call.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 import os
 from typing import Any, cast
 
-from satchel.tools.excel import reader, writer
+from satchel.tools.excel.info_tool import EXCEL_INFO
+from satchel.tools.excel.read_tool import EXCEL_READ
+from satchel.tools.excel.write_tool import EXCEL_WRITE
 from satchel.tools.packaged import Choice, PackagedSkill, Scenario, Text
 
 __all__ = ["skill"]
@@ -50,7 +52,7 @@ skill = PackagedSkill(
         "Wraps openpyxl: looks into Excel workbooks, reads ranges of cells as rows, and writes "
         "rows into new workbooks."
     ),
-    tools=(reader.INFO, reader.TOOL, writer.TOOL),
+    tools=(EXCEL_INFO, EXCEL_READ, EXCEL_WRITE),
     when=(
         Text("The user gives an .xlsx report and asks what is in it"),
         Text("Some rows or columns of a large workbook are needed, and not all of it"),

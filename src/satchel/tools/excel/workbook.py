@@ -10,7 +10,7 @@ from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from satchel.tools.packaged import Failure, Text, ToolFailed
+from satchel.tools.packaged import Failure, PackagedParameter, Text, ToolFailed
 
 if TYPE_CHECKING:
     import zipfile
@@ -25,6 +25,20 @@ LAST_COLUMN_NUMBER = 16_384
 MAX_CELL_CHARS = 1_000
 """Of one cell in an answer."""
 
+PATH = PackagedParameter(
+    "path",
+    "string",
+    required=True,
+    default=None,
+    description=Text(
+        "Path of the workbook, relative to the project; required, .xlsx or .xlsm, at most 20 MB. "
+        "Example: data/sales.xlsx",
+        "Excel 文件路径（相对工作区），必填，仅支持 .xlsx 或 .xlsm，上限 20MB。"
+        "示例：data/report.xlsx",
+    ),
+    rule={"minLength": 1, "maxLength": 4096},
+)
+"""The parameter of the tools that read a workbook."""
 BAD_RANGE = Failure(
     "bad-range",
     "INVALID_PARAM",
@@ -94,10 +108,10 @@ def parse_range(text: str) -> tuple[str, Area | None]:
         sheet = sheet[1:-1].replace("''", "'")
     if not cells and not mark:
         return "", None
-    found = _RANGE.fullmatch(cells)
-    if found is None or (mark and not sheet):
+    match = _RANGE.fullmatch(cells)
+    if match is None or (mark and not sheet):
         raise ToolFailed(BAD_RANGE, range=text)
-    left, top, right, bottom = found.groups()
+    left, top, right, bottom = match.groups()
     columns = sorted((column_number(left), column_number(right or left)))
     rows = sorted((int(top), int(bottom or top)))
     area = Area(columns[0], rows[0], columns[1], rows[1])
@@ -304,8 +318,8 @@ class Opened:
                 if same(sheet.title) == same(name):
                     return sheet
         names = [str(sheet.title)[:40] for sheet in sheets[:_MAX_SHEETS_NAMED]]
-        more = f" … {len(sheets)}" if len(sheets) > _MAX_SHEETS_NAMED else ""
-        raise ToolFailed(NO_SHEET, sheet=name, sheets=f"[{', '.join(names)}]{more}")
+        ending = f" … {len(sheets)}" if len(sheets) > _MAX_SHEETS_NAMED else ""
+        raise ToolFailed(NO_SHEET, sheet=name, sheets=f"[{', '.join(names)}]{ending}")
 
     def close(self) -> None:
         """Close the workbooks."""

@@ -18,6 +18,6 @@ Word = Annotated[str, Query(max_length=40)]
 @router.get("/catalogue")
 def catalogue(request: Request, budget: Word = "", form: Word = "") -> Response:
     """Show the page; for the slider, only the part that changes."""
-    shown = show_catalogue(app_state(request).satchel, amount=read_amount(budget), form=form)
+    view = show_catalogue(app_state(request).satchel, amount=read_amount(budget), form=form)
     template = "shown" if wants_part(request) else "page"
-    return page(request, f"catalogue/{template}.html", shown=shown, forms=FORMS)
+    return page(request, f"catalogue/{template}.html", shown=view, forms=FORMS)

@@ -9,26 +9,28 @@ from urllib.parse import quote
 from fastapi import APIRouter, Form, Query, Request
 from starlette.responses import Response
 
-from satchel.errors import Blocked, Incomplete, InvalidInput, SatchelError
+from satchel.errors import Blocked, Incomplete, InvalidInput, Refused, SatchelError
 from satchel.i18n import say
-from satchel.presentation.change_words import undone_words
+from satchel.presentation.change_words import undo_sentence
 from satchel.presentation.changes import (
-    REST,
-    done_words,
-    ids_to_leave,
-    install_words,
+    HIDDEN_SKILLS,
+    install_label,
+    result_message,
     show_diff,
-    show_history,
     show_plan,
+    unselected_ids,
 )
-from satchel.presentation.drafts import Remark, remark_of
-from satchel.presentation.skills import find_file, find_skill, key_of, show_scopes
-from satchel.store.store import Receipt
+from satchel.presentation.drafts import Remark, error_remark
+from satchel.presentation.history import show_history
+from satchel.presentation.skill_lookup import find_editable_skill, find_skill, show_scopes
+from satchel.presentation.skills import row_key
+from satchel.store.merge import Side
+from satchel.store.transaction import Receipt
 from satchel.store.undo import Undone
 from satchel.ui.flash import Flash
-from satchel.ui.pending import PendingPlan, expired
+from satchel.ui.pending import PendingPlan, expired_error
 from satchel.ui.state import release
-from satchel.ui.templating import address, app_state, go_to, page, wants_part
+from satchel.ui.templating import address, app_state, flash_address, go_to, page, wants_part
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -57,7 +59,7 @@ def plan_existing(request: Request, ref: Annotated[str, Query(max_length=4_096)]
 
 def _show_new_plan(request: Request, ref: str, op: str) -> Response:
     state = app_state(request)
-    skill = find_file(state.satchel, ref)
+    skill = find_editable_skill(state.satchel, ref)
     store, ids = state.satchel.store_of(skill), [skill.head.id]
     if op == "lock":
         plan = store.plan_lock(ids)
@@ -73,15 +75,15 @@ def _show_new_plan(request: Request, ref: str, op: str) -> Response:
 def plan_page(request: Request, key: str) -> Response:
     """Show a plan and its scan."""
     state = app_state(request)
-    if seen := state.results.get(key):
-        return go_to(request, seen)
+    if result := state.results.get(key):
+        return go_to(request, result)
     return _plan_page(request, key, state.plans.require(key))
 
 
 @router.get("/plans/{key}/yes")
 @router.get("/plans/{key}/no")
-def answered(request: Request, key: str) -> Response:
-    """Redirect a reload of a POST address to its plan."""
+def reload_answer(request: Request, key: str) -> Response:
+    """Redirect to the plan when the page of an answer is loaded again."""
     return go_to(request, f"/plans/{quote(key, safe='')}")
 
 
@@ -95,12 +97,12 @@ def diff(
     """Show the diff of one file."""
     pending = app_state(request).plans.require(key)
     try:
-        found = show_diff(pending.plan, step, path)
+        difference = show_diff(pending.plan, step, path)
     except OSError as exc:  # the plan was dropped while it was read
-        raise expired() from exc
+        raise expired_error() from exc
     if wants_part(request):
-        return page(request, "change/diff.html", diff=found)
-    return page(request, "change/diff_page.html", diff=found, key=key)
+        return page(request, "change/diff.html", diff=difference)
+    return page(request, "change/diff_page.html", diff=difference, key=key)
 
 
 @router.post("/plans/{key}/yes")
@@ -108,33 +110,34 @@ def confirm(
     request: Request,
     key: str,
     accept_risk: Annotated[str, Form(max_length=500)] = "",
-    take: Annotated[list[str] | None, Form()] = None,
+    selected: Annotated[list[str] | None, Form(alias="take")] = None,
 ) -> Response:
     """Apply a plan; of an import, the selected skills."""
     state = app_state(request)
     with state.confirming:
-        if seen := state.results.get(key):  # a second click
-            return go_to(request, seen)
-        return _confirm(request, state, key, accept_risk, take or ())
+        if result := state.results.get(key):  # a second click
+            return go_to(request, result)
+        return _confirm(request, state, key, accept_risk, selected or ())
 
 
 def _confirm(
-    request: Request, state: AppState, key: str, reason: str, ticked: Sequence[str]
+    request: Request, state: AppState, key: str, reason: str, selected: Sequence[str]
 ) -> Response:
     pending = state.plans.require(key)
     plan = pending.plan
-    leave = ids_to_leave(plan, ticked)
-    if leave and len(leave) == len(plan.changes):
-        trouble = remark_of(InvalidInput(say("No skill is selected")))
-        return _plan_page(request, key, pending, trouble, 422, reason=reason, ticked=ticked)
+    excluded_ids = unselected_ids(plan, selected)
+    if excluded_ids and len(excluded_ids) == len(plan.changes):
+        error = error_remark(InvalidInput(say("No skill is selected")))
+        return _plan_page(request, key, pending, error, 422, reason=reason, selected=selected)
     try:
-        receipt = apply(state, key, reason, leave)
+        receipt = apply(state, key, reason, excluded_ids)
     except Blocked as exc:
-        words = Remark("bad", "✗", "", 0, exc.message, say("To install it anyway, give a reason"))
-        return _plan_page(request, key, pending, words, 403, ticked=ticked)
-    seen = _done(state, pending.store, plan, receipt)
-    state.results.add(seen, key)
-    return go_to(request, seen)
+        hint = say("To install it anyway, give a reason")
+        error = error_remark(exc)._replace(fix=hint)
+        return _plan_page(request, key, pending, error, 403, selected=selected)
+    result = _result_address(request, pending.store, plan, receipt)
+    state.results.add(result, key)
+    return go_to(request, result)
 
 
 @router.post("/plans/{key}/no")
@@ -145,11 +148,26 @@ def reject(request: Request, key: str) -> Response:
     return go_to(request, "/skills")
 
 
+@router.post("/plans/{key}/keep")
+def keep_side(request: Request, key: str, side: Annotated[Side, Form(alias="keep")]) -> Response:
+    """Plan an update again, with one side of its conflicts."""
+    state = app_state(request)
+    if state.access.has_remote_users:  # they must not fetch with the owner's git and keys
+        raise Refused(
+            say("Skills cannot be updated here"), say("Run `satchel update` in the terminal")
+        )
+    pending = state.plans.require(key)
+    sides: dict[str, Side] = {step.id: side for step in pending.plan.steps}
+    plan = pending.store.plan_update(sides, keep=sides)
+    release(state.plans.pop(key))
+    return go_to(request, f"/plans/{state.plans.add(PendingPlan(pending.store, plan))}")
+
+
 @router.get("/history")
 def history(request: Request) -> Response:
     """Show the history of changes."""
-    rows = [show_history(scope) for scope in show_scopes(app_state(request).satchel)]
-    return page(request, "change/history.html", histories=rows)
+    histories = [show_history(scope) for scope in show_scopes(app_state(request).satchel)]
+    return page(request, "change/history.html", histories=histories)
 
 
 @router.post("/undo")
@@ -158,52 +176,53 @@ def undo(
     request: Request,
     number: Annotated[int, Form(ge=1)],
     scope: Annotated[Scope, Form()] = "project",
-    back: Annotated[Literal["/skills", "/history"], Form()] = "/skills",
+    return_path: Annotated[Literal["/skills", "/history"], Form(alias="back")] = "/skills",
     ref: Annotated[str, Form(max_length=4_096)] = "",
 ) -> Response:
     """Undo or redo the last change, if it is still the one that was shown."""
     state, redo = app_state(request), request.url.path == "/redo"
-    done = undo_change(state, state.satchel.store(scope), number, redo=redo)
-    note = Flash(
-        undone_words(done, redo=redo),
-        tuple(line for line in (*done.trouble, *done.notes, *done.repaired) if line),
-        "warn" if done.trouble else "good",
+    undone = undo_change(state, state.satchel.store_to_undo(scope, redo=redo), number, redo=redo)
+    flash = Flash(
+        undo_sentence(undone, redo=redo),
+        tuple(line for line in (*undone.trouble, *undone.notes, *undone.repaired) if line),
+        "warn" if undone.trouble else "good",
         scope=scope,
-        number=done.number,
-        undone=not redo,
+        number=undone.number,
+        is_undo=not redo,
     )
-    return go_to(request, _back(state, back, ref, state.flash.add(note)))
+    if ref and _can_edit(state, ref):
+        return go_to(request, flash_address(request, flash, "/skill/edit", ref=ref))
+    return go_to(request, flash_address(request, flash, return_path))
 
 
-def _back(state: AppState, back: str, ref: str, told: str) -> str:
-    """The editor of the skill, if it still exists; else the given page."""
+def _can_edit(state: AppState, ref: str) -> bool:
+    """Whether a skill exists and can be changed; an undo may have removed it."""
     try:
-        if ref:
-            state.satchel.store_of(find_file(state.satchel, ref))
-            return address("/skill/edit", ref=ref, told=told)
+        state.satchel.store_of(find_editable_skill(state.satchel, ref))
     except SatchelError:
-        pass  # the undo removed the skill
-    return address(back, told=told)
+        return False
+    return True
 
 
-def _done(state: AppState, store: Store, plan: ChangePlan, receipt: Receipt) -> str:
-    """The URL that shows the result, with an undo button."""
-    words, more = done_words(plan, receipt)
-    here = [step.id for step in receipt.done if step.kind != "remove"]
-    shown = ""
-    if len(here) == 1:
+def _result_address(request: Request, store: Store, plan: ChangePlan, receipt: Receipt) -> str:
+    """Return the URL that shows the result, with an undo button."""
+    message, details = result_message(plan, receipt)
+    installed_ids = [step.id for step in receipt.done if step.kind != "remove"]
+    ref = ""
+    if len(installed_ids) == 1:
         with suppress(SatchelError):  # it was removed meanwhile, or a setting excludes it
-            shown = find_skill(state.satchel, store.scope.target(here[0])).ref
-    note = Flash(
-        words,
-        more,
+            folder = store.scope.target(installed_ids[0])
+            ref = find_skill(app_state(request).satchel, folder).ref
+    flash = Flash(
+        message,
+        details,
         "warn" if receipt.left or receipt.trouble or not receipt.done else "good",
         store.scope.name,
         receipt.number,
-        links=((say("Open"), address("/skill", ref=shown)),) if shown else (),
+        links=((say("Open"), address("/skill", ref=ref)),) if ref else (),
     )
-    row = f"#row-{key_of(shown)}" if shown else ""
-    return address("/skills", open=shown, told=state.flash.add(note)) + row
+    anchor = f"#row-{row_key(ref)}" if ref else ""
+    return flash_address(request, flash, "/skills", open=ref) + anchor
 
 
 def _plan_page(
@@ -214,38 +233,40 @@ def _plan_page(
     status: int = 200,
     *,
     reason: str = "",
-    ticked: Collection[str] | None = None,
+    selected: Collection[str] | None = None,
 ) -> Response:
     try:
-        shown = show_plan(pending.plan, pending.store)
+        plan_view = show_plan(pending.plan, pending.store)
     except OSError as exc:  # the plan was dropped while it was read
-        raise expired() from exc
+        raise expired_error() from exc
     return page(
         request,
         "change/plan.html",
         status=status,
         key=key,
-        plan=shown,
+        plan=plan_view,
         label=pending.label,
         trouble=trouble,
-        rest=REST,
-        many=install_words("{count}"),
+        hidden_skills=HIDDEN_SKILLS,
+        install_label=install_label("{count}"),
         reason=reason,
-        ticked=shown.ticked if ticked is None else ticked,
+        selected=plan_view.selected_ids if selected is None else selected,
     )
 
 
-# --- applying -----------------------------------------------------------------------------
+# --- applying a plan ----------------------------------------------------------------------
 
 
-def apply(state: AppState, key: str, accept_risk: str = "", leave: Collection[str] = ()) -> Receipt:
+def apply(
+    state: AppState, key: str, accept_risk: str = "", excluded_ids: Collection[str] = ()
+) -> Receipt:
     """Apply a pending plan, release its files, and notify every page.
 
     Args:
         state: Holds the plan.
         key: The key of the plan.
         accept_risk: Why blocked skills are installed as well.
-        leave: Ids that stay unchanged.
+        excluded_ids: Ids that stay unchanged.
 
     Raises:
         NotFound: it is no longer pending.
@@ -256,7 +277,7 @@ def apply(state: AppState, key: str, accept_risk: str = "", leave: Collection[st
     pending = state.plans.pop(key)
     try:
         reason = " ".join(accept_risk.split())
-        receipt = _apply_in_store(pending.store, pending.plan, reason, leave)
+        receipt = _apply_in_store(pending.store, pending.plan, reason, excluded_ids)
     except Blocked:
         state.plans.add(pending, key)
         raise
@@ -287,21 +308,21 @@ def undo_change(state: AppState, store: Store, number: int, *, redo: bool) -> Un
         SatchelError: it failed; the error states whether it was begun.
     """
     try:
-        done = store.undo(redo=redo, number=number)
+        undone = store.undo(redo=redo, number=number)
     except Incomplete as exc:
         if not isinstance(exc.receipt, Undone):
             raise
-        done = exc.receipt
+        undone = exc.receipt
     state.library_changed()
-    return done
+    return undone
 
 
 def _apply_in_store(
-    store: Store, plan: ChangePlan, reason: str = "", leave: Collection[str] = ()
+    store: Store, plan: ChangePlan, reason: str = "", excluded_ids: Collection[str] = ()
 ) -> Receipt:
-    """Return the receipt of a change whose clean-up failed, instead of raising."""
+    """Apply a plan, and return its receipt also when only the clean-up failed."""
     try:
-        return store.apply(plan, accept_risk=reason, leave=leave)
+        return store.apply(plan, accept_risk=reason, leave=excluded_ids)
     except Incomplete as exc:
         if isinstance(exc.receipt, Receipt):
             return exc.receipt

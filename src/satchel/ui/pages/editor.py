@@ -13,15 +13,16 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from satchel.errors import Conflict, SatchelError
-from satchel.presentation.changes import diff_of_texts, done_words
-from satchel.presentation.drafts import check_draft, encode_text, open_draft, remark_of
+from satchel.presentation.changes import result_message
+from satchel.presentation.diffs import diff_of_texts
+from satchel.presentation.drafts import check_draft, encode_text, error_remark, open_draft
 from satchel.presentation.files import read_bytes
-from satchel.presentation.skills import find_file
+from satchel.presentation.skill_lookup import find_editable_skill
 from satchel.ui.errors import failure_of
 from satchel.ui.flash import Flash
 from satchel.ui.middleware import MAX_EDIT_BYTES
 from satchel.ui.pages.changes import apply_all
-from satchel.ui.templating import address, app_state, go_to, page
+from satchel.ui.templating import app_state, flash_address, go_to, page
 
 if TYPE_CHECKING:
     from satchel.presentation.drafts import Remark
@@ -40,19 +41,19 @@ def edit_page(request: Request, ref: Ref, path: Ref = "") -> Response:
 @router.post("/skill/edit/check")
 async def check(request: Request, ref: Ref) -> Response:
     """Check the text of the skill's own file; nothing is saved."""
-    text, _ = await _typed(request)
+    text, _ = await _read_form(request)
     return await run_in_threadpool(_check, request, ref, text)
 
 
 @router.post("/skill/edit")
 async def save(request: Request, ref: Ref, path: Ref = "") -> Response:
     """Save the text as one change that can be undone; never over a concurrent change."""
-    text, digest = await _typed(request)
+    text, digest = await _read_form(request)
     return await run_in_threadpool(_save, request, ref, path, text, digest)
 
 
-async def _typed(request: Request) -> tuple[str, str]:
-    """The text, and the digest of the version it is based on.
+async def _read_form(request: Request) -> tuple[str, str]:
+    """Return the text, and the digest of the version it is based on.
 
     The default limit of a field is 1 MiB of the encoded form, which is a third of that in Chinese.
     Here only the limit of the body counts: a text too large to be saved can still be shown.
@@ -66,7 +67,7 @@ async def _typed(request: Request) -> tuple[str, str]:
 
 def _check(request: Request, ref: str, text: str) -> Response:
     satchel = app_state(request).satchel
-    skill = find_file(satchel, ref)
+    skill = find_editable_skill(satchel, ref)
     satchel.store_of(skill)
     return page(request, "change/check.html", checked=check_draft(satchel, skill, text))
 
@@ -74,27 +75,28 @@ def _check(request: Request, ref: str, text: str) -> Response:
 def _save(request: Request, ref: str, path: str, text: str, digest: str) -> Response:
     state = app_state(request)
     try:
-        skill = find_file(state.satchel, ref)
+        skill = find_editable_skill(state.satchel, ref)
         store, file = state.satchel.store_of(skill), path or skill.head.file
         before = read_bytes(state.satchel, ref, file, MAX_EDIT_BYTES)
         files = {file: encode_text(text, before)}
         with store.plan_edit(skill.head.id, files, expect={file: digest}) as plan:
             receipt = apply_all(state, store, plan)
-            words, more = done_words(plan, receipt)
+            message, details = result_message(plan, receipt)
     except SatchelError as exc:
-        return _not_saved(request, ref, path, text, exc)
+        return _unsaved_page(request, ref, path, text, exc)
     tone = "warn" if receipt.trouble else "good"
-    note = Flash(words, more, tone, store.scope.name, receipt.number)
-    return go_to(request, address("/skill/edit", ref=ref, path=path, told=state.flash.add(note)))
+    flash = Flash(message, details, tone, store.scope.name, receipt.number)
+    return go_to(request, flash_address(request, flash, "/skill/edit", ref=ref, path=path))
 
 
-def _not_saved(request: Request, ref: str, path: str, text: str, exc: SatchelError) -> Response:
+def _unsaved_page(request: Request, ref: str, path: str, text: str, exc: SatchelError) -> Response:
     """Show the error beside the typed text, also when the file is gone."""
-    clash = isinstance(exc, Conflict)
+    has_conflict = isinstance(exc, Conflict)
+    error = None if has_conflict else error_remark(exc)
     try:
-        return _edit_page(request, ref, path, text, None if clash else remark_of(exc), clash=clash)
-    except SatchelError as closed:
-        failure = failure_of(closed)
+        return _edit_page(request, ref, path, text, error, has_conflict=has_conflict)
+    except SatchelError as page_error:
+        failure = failure_of(page_error)
     return page(request, "change/kept.html", status=failure.status, failure=failure, text=text)
 
 
@@ -105,22 +107,22 @@ def _edit_page(
     text: str | None = None,
     trouble: Remark | None = None,
     *,
-    clash: bool = False,
+    has_conflict: bool = False,
 ) -> Response:
     satchel = app_state(request).satchel
-    skill = find_file(satchel, ref)
+    skill = find_editable_skill(satchel, ref)
     draft = open_draft(satchel, skill, ref, path)
-    mine = draft.text if text is None else text.replace("\r\n", "\n")
+    typed_text = draft.text if text is None else text.replace("\r\n", "\n")
     return page(
         request,
         "change/edit.html",
-        status=409 if clash else 422 if trouble is not None else 200,
+        status=409 if has_conflict else 422 if trouble is not None else 200,
         ref=ref,
         skill=skill,
         draft=draft,
-        text=mine,
-        checked=check_draft(satchel, skill, mine) if draft.file == skill.head.file else None,
+        text=typed_text,
+        checked=check_draft(satchel, skill, typed_text) if draft.file == skill.head.file else None,
         trouble=trouble,
-        clash=clash,
-        diff=diff_of_texts(draft.file, draft.text, mine) if clash else None,
+        has_conflict=has_conflict,
+        diff=diff_of_texts(draft.file, draft.text, typed_text) if has_conflict else None,
     )

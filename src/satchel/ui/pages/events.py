@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 router = APIRouter()
 MAX_BADGE = 99
-_NAME = re.compile(r"goals|goal:[\w-]{1,128}")
-_NUMBER = re.compile(r"[0-9]{1,18}")
+_EVENT_NAME = re.compile(r"goals|goal:[\w-]{1,128}")
+_CHANGE_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 @router.get("/live")
 async def live(
     request: Request,
     on: Annotated[tuple[str, ...], Query(max_length=8)] = (),
-    seen: Annotated[str, Query(max_length=32)] = "",
+    last_seen: Annotated[str, Query(alias="seen", max_length=32)] = "",
 ) -> Response:
     """Server-sent events: `library`, `goals`, and those asked for by `on`.
 
@@ -38,37 +38,37 @@ async def live(
     last event.
     """
     state, session = app_state(request), request.state.session
-    wanted = frozenset(name for name in on if _NAME.fullmatch(name))
-    last = request.headers.get("last-event-id", "") or seen
-    number = int(last) if _NUMBER.fullmatch(last) else None
-    stream = _while_signed_in(state, session, wanted, number)
+    names = frozenset(name for name in on if _EVENT_NAME.fullmatch(name))
+    last = request.headers.get("last-event-id", "") or last_seen
+    number = int(last) if _CHANGE_NUMBER.fullmatch(last) else None
+    stream = _while_signed_in(state, session, names, number)
     return StreamingResponse(stream, media_type="text/event-stream")
 
 
 @router.get("/badges")
 async def badges(request: Request) -> Response:
-    """The number of waiting goals, and of broken or blocked skills; loaded after the page."""
+    """Show the number of waiting goals, and of broken or blocked skills; loaded after the page."""
     state = app_state(request)
     waiting = 0
-    if not state.goals.shared:  # another machine's engine may take seconds
+    if not state.goals.connection.is_shared:  # another machine's engine may take seconds
         with suppress(SatchelError):
-            found = await state.goals.call(
+            pending = await state.goals.connection.call(
                 lambda engine: engine.list(states=("asking",), limit=MAX_BADGE)
             )
-            waiting = len(found)
+            waiting = len(state.goals.waiting() | {goal.id for goal in pending})
     loaded = state.loading.reading.state.ran
     problems = await run_in_threadpool(count_unusable, state.satchel) if loaded else 0
     return page(request, "badges.html", waiting=waiting, problems=problems)
 
 
 async def _while_signed_in(
-    state: AppState, session: UiSession, wanted: frozenset[str], seen: int | None
+    state: AppState, session: UiSession, names: frozenset[str], last_seen: int | None
 ) -> AsyncIterator[bytes]:
-    """The stream, until the client disconnects or its session ends."""
-    async for piece in state.live.stream(wanted, seen):
+    """Yield the stream until the client disconnects or its session ends."""
+    async for event in state.live.stream(names, last_seen):
         if not state.access.is_valid(session):
             return
-        yield piece
+        yield event
 
 
 async def begun(request: Request) -> None:

@@ -14,21 +14,23 @@ from starlette.responses import FileResponse, Response
 from satchel.errors import InvalidInput, NotFound, Refused, SatchelError
 from satchel.i18n import say
 from satchel.presentation import skill_page
-from satchel.presentation.changes import done_words
+from satchel.presentation.changes import result_message
 from satchel.presentation.files import export_skills, read_file
-from satchel.presentation.skill_html import render
+from satchel.presentation.skill_html import render_file
 from satchel.presentation.skill_index import SkillFilter
+from satchel.presentation.skill_lookup import (
+    broken_at,
+    editable_scope,
+    find_checked,
+    find_editable_skill,
+    find_skill,
+)
 from satchel.presentation.skills import (
     MAX_SEARCH_CHARS,
-    broken_at,
-    find_checked,
-    find_file,
-    find_skill,
     highlight,
     list_skills,
     listing_words,
     match_reason,
-    own_scope,
     source_label,
     state_words,
 )
@@ -37,7 +39,7 @@ from satchel.tools.framing import printable
 from satchel.ui.flash import Flash
 from satchel.ui.pages.changes import apply_all
 from satchel.ui.pending import PendingPlan
-from satchel.ui.templating import address, app_state, go_to, page, wants_part
+from satchel.ui.templating import address, app_state, flash_address, go_to, page, wants_part
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +64,7 @@ def skills(
     state: str = "",
     tools: bool = False,
     sort: str = "",
-    at: Annotated[int, Query(alias="page", ge=1, le=10_000_000)] = 1,
+    number: Annotated[int, Query(alias="page", ge=1, le=10_000_000)] = 1,
     opened: Annotated[str, Query(alias="open", max_length=4_096)] = "",
 ) -> Response:
     """Show the list; only its rows for htmx."""
@@ -72,9 +74,14 @@ def skills(
         return page(request, "skills/loading.html", status=204 if wants_part(request) else 200)
     indexed = not q.strip() or shared.loading.is_indexed()
     listing = list_skills(
-        satchel, words=q, wanted=SkillFilter(source, state, tools), sort=sort, page=at,
-        opened=opened, indexed=indexed,
-    )  # fmt: skip
+        satchel,
+        query=q,
+        filters=SkillFilter(source, state, tools),
+        sort=sort,
+        page=number,
+        marked_ref=opened,
+        use_index=indexed,
+    )
     values: dict[str, Any] = {
         "listing": listing,
         "longest": MAX_SEARCH_CHARS,
@@ -104,27 +111,28 @@ def chosen(
     state = app_state(request)
     if not refs:
         raise InvalidInput(say("No skill is selected"), say("Try again"))
-    found = [find_file(state.satchel, ref) for ref in dict.fromkeys(refs)]
+    skills = [find_editable_skill(state.satchel, ref) for ref in dict.fromkeys(refs)]
     if do == "export":
-        return _export(found)
+        return _export(skills)
     stores: dict[str, tuple[Store, list[str]]] = {}
-    for skill in found:
+    for skill in skills:
         store = state.satchel.store_of(skill)
-        stores.setdefault(store.scope.name, (store, []))[1].append(skill.head.id)
+        stores.setdefault(store.scope.folder, (store, []))[1].append(skill.head.id)
     if len(stores) > 1:
         raise Refused(
-            say("The selected skills are in different scopes"), say("Remove one scope at a time")
+            say("The selected skills are in different folders"),
+            say("Remove those of one folder at a time"),
         )
     [(store, ids)] = stores.values()
     plan = PendingPlan(store, store.plan_remove(ids))
     return go_to(request, f"/plans/{state.plans.add(plan)}")
 
 
-def _export(found: Sequence[Skill]) -> Response:
+def _export(skills: Sequence[Skill]) -> Response:
     folder = tempfile.mkdtemp(prefix="satchel-export-")
     cleanup = BackgroundTask(shutil.rmtree, folder, ignore_errors=True)
     try:
-        path, name = export_skills(found, folder)
+        path, name = export_skills(skills, folder)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -136,16 +144,16 @@ def _export(found: Sequence[Skill]) -> Response:
 def trust_folder(request: Request, ref: str = "") -> Response:
     """Trust the project's folder, or revoke that."""
     state = app_state(request)
-    note = Flash(say("This folder is trusted"))
+    flash = Flash(say("This folder is trusted"))
     if request.url.path == "/skills/trust":
         state.satchel.trust()
     elif state.satchel.untrust():
-        note = Flash(say("Trust revoked"))
+        flash = Flash(say("Trust revoked"))
     else:
         raise NotFound(say("Its folder is not trusted"), say("Reload the page"))
     state.library_changed()
     page_url = "/skill" if ref else "/skills"
-    return go_to(request, address(page_url, ref=ref, told=state.flash.add(note)))
+    return go_to(request, flash_address(request, flash, page_url, ref=ref))
 
 
 # --- one skill ----------------------------------------------------------------------------
@@ -163,13 +171,13 @@ def one_skill(
     satchel = app_state(request).satchel
     skill, item = None, broken_at(satchel, ref) if os.path.isabs(ref) else None
     if item is not None:
-        shown, raw = skill_page.broken_page(satchel, item), True
+        view, raw = skill_page.broken_page(satchel, item), True
     else:
         skill = find_checked(satchel, ref)
-        shown = skill_page.page_of(satchel, skill)
+        view = skill_page.page_of(satchel, skill)
     if wants_part(request):
-        return page(request, "skill/status.html", shown=shown)
-    content = _file_values(satchel, shown.row.ref, path or shown.own, raw=raw)
+        return page(request, "skill/status.html", shown=view)
+    content = _file_values(satchel, view.row.ref, path or view.main_file, raw=raw)
     if path and content["failure"]:
         raise content["failure"]
     asked = None
@@ -178,8 +186,8 @@ def one_skill(
     return page(
         request,
         "skill/page.html",
-        shown=shown,
-        ref=shown.row.ref,
+        shown=view,
+        ref=view.row.ref,
         asked=asked,
         agents=skill_page.agents_of(satchel, skill) if skill is not None else (),
         **content,
@@ -201,17 +209,18 @@ def _file_values(satchel: Satchel, ref: str, path: str, *, raw: bool) -> dict[st
     """The values of `skill/file.html`; on the page of a skill an error must not hide the rest."""
     try:
         content = read_file(satchel, ref, path)
-        editable = content.kind == "text" and bool(own_scope(satchel, find_file(satchel, ref)))
+        scope = editable_scope(satchel, find_editable_skill(satchel, ref))
+        editable = content.kind == "text" and bool(scope)
     except SatchelError as exc:
         return {"content": None, "file": None, "failure": exc, "editable": False, "bad": 0}
 
-    def link(other: str) -> str:
+    def url_for(other: str) -> str:
         return address("/skill/file", ref=ref, path=other)
 
     item = broken_at(satchel, ref)
     return {
         "content": content,
-        "file": render(content, link, raw=raw) if content.kind == "text" else None,
+        "file": render_file(content, url_for, raw=raw) if content.kind == "text" else None,
         "failure": None,
         "editable": editable,
         "bad": item.problem.line if item is not None else 0,
@@ -222,14 +231,14 @@ def _file_values(satchel: Satchel, ref: str, path: str, *, raw: bool) -> dict[st
 def rename(request: Request, ref: Ref, name: Annotated[str, Form(max_length=200)]) -> Response:
     """Rename a skill."""
     state = app_state(request)
-    skill = find_file(state.satchel, ref)
+    skill = find_editable_skill(state.satchel, ref)
     store = state.satchel.store_of(skill)
     with store.plan_rename(skill.head.id, name.strip()) as plan:
         receipt = apply_all(state, store, plan)
-        words, more = done_words(plan, receipt)
-    found = find_skill(state.satchel, store.scope.target(name.strip()))
-    note = Flash(words, more, "good", store.scope.name, receipt.number)
-    return _back(request, found.ref, note)
+        message, details = result_message(plan, receipt)
+    renamed = find_skill(state.satchel, store.scope.target(name.strip()))
+    flash = Flash(message, details, "good", store.scope.name, receipt.number)
+    return _go_to_skill(request, renamed.ref, flash)
 
 
 @router.post("/skill/update")
@@ -240,12 +249,12 @@ def update(request: Request, ref: Ref) -> Response:
         raise Refused(
             say("Skills cannot be updated here"), say("Run `satchel update` in the terminal")
         )
-    skill = find_file(state.satchel, ref)
+    skill = find_editable_skill(state.satchel, ref)
     store = state.satchel.store_of(skill)
     plan = store.plan_update([skill.head.id])
     if all(step.kind == "same" for step in plan.steps):
         plan.close()
-        return _back(request, skill.ref, Flash(say("Already up to date"), tone="info"))
+        return _go_to_skill(request, skill.ref, Flash(say("Already up to date"), tone="info"))
     return go_to(request, f"/plans/{state.plans.add(PendingPlan(store, plan))}")
 
 
@@ -257,11 +266,10 @@ def accept(
     state = app_state(request)
     skill = state.satchel.accept_risk(find_skill(state.satchel, ref), reason)
     state.library_changed()
-    note = Flash(say("Risk accepted: `{name}`", name=printable(skill.name)))
-    return _back(request, skill.ref, note)
+    flash = Flash(say("Risk accepted: `{name}`", name=printable(skill.name)))
+    return _go_to_skill(request, skill.ref, flash)
 
 
-def _back(request: Request, ref: str, note: Flash) -> Response:
+def _go_to_skill(request: Request, ref: str, flash: Flash) -> Response:
     """Redirect to the page of a skill, with a message."""
-    told = app_state(request).flash.add(note)
-    return go_to(request, address("/skill", ref=ref, told=told))
+    return go_to(request, flash_address(request, flash, "/skill", ref=ref))

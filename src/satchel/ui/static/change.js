@@ -28,7 +28,7 @@
     if (total > Number(form.dataset.most)) return fail(form.dataset.tooLarge);
     if (form.dataset.mostFiles && files.length > Number(form.dataset.mostFiles)) return fail(form.dataset.tooMany);
     const data = new FormData();
-    data.append("scope", form.elements.scope.value);
+    for (const name of ["scope", "own"]) data.append(name, form.elements[name].value);
     for (const [file, path] of files) data.append("file", file, path);
     const bar = box.querySelector("progress");
     const words = box.querySelector("[data-sending-words]");

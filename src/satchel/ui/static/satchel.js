@@ -222,6 +222,24 @@
       });
     }
   };
+  // What a pointer has pressed stays until the click: an update that no act of the reader caused is
+  // requested again after it.
+  let pressed = false;
+  const delayed = new Map();
+  addEventListener("pointerdown", () => { pressed = true; }, true);
+  const release = () => setTimeout(() => {
+    pressed = false;
+    delayed.forEach((path, source) => htmx.ajax("GET", path, { source }));
+    delayed.clear();
+  });
+  addEventListener("pointerup", release, true);
+  addEventListener("pointercancel", release, true);
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    const { elt, path, triggeringEvent } = event.detail.requestConfig;
+    if (!pressed || (triggeringEvent && !triggeringEvent.type.startsWith("satchel:"))) return;
+    event.detail.shouldSwap = false;
+    delayed.set(elt, path);
+  });
   const hush = () => { stream?.close(); stream = null; };
   addEventListener("pagehide", hush);
   // Browsers allow six connections per server: a hidden page closes its stream.

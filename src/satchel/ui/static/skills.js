@@ -11,6 +11,7 @@
     const count = chosen().length;
     bar.hidden = count === 0;
     bar.querySelector("[data-count]").textContent = count;
+    bar.querySelector("[value=remove]").hidden = chosen().some((box) => "fixed" in box.dataset);
     const boxes = document.querySelectorAll("#chosen [name=ref]");
     const all = document.querySelector("[data-all-rows]");
     all.checked = count > 0 && count === boxes.length;

@@ -1,0 +1,81 @@
+"""Problems of a skill's files: the same for every command, every page and the editor.
+
+find_problems       of a skill of the library, which may lie on a server
+find_file_problems  of a folder
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from satchel.errors import SatchelError
+from satchel.runners.scripts import script_problems
+from satchel.skill.document import MANIFEST
+from satchel.skill.eval_file import load_cases
+from satchel.skill.file_tree import skill_md_name
+from satchel.skill.problems import Problem
+from satchel.skill.reader import load_document
+from satchel.skill.validate import validate_document, validate_folder
+
+if TYPE_CHECKING:
+    from satchel.skill.document import SkillDocument
+    from satchel.skill.model import Skill
+
+
+def setup_problems(skill: Skill) -> list[Problem]:
+    """Return what a skill needs of this machine."""
+    return [
+        problem for problem in skill.problems if problem.code in ("tool-not-ready", "needs-setup")
+    ]
+
+
+def find_problems(skill: Skill, document: SkillDocument | None = None) -> list[Problem]:
+    """Return the problems of a skill's files, and what it needs of this machine.
+
+    Args:
+        skill: The skill.
+        document: Its document, if it was read already.
+    """
+    if skill.origin.remote:  # nothing is fetched for a check
+        return list(skill.problems)
+    folder, file = os.path.split(skill.path)
+    needs = setup_problems(skill)
+    try:
+        if skill.is_tool:
+            return [*needs, *validate_folder(skill.path), *script_problems(skill.path)]
+        document = document or load_document(folder, file, skill.head.id)
+        return [*needs, *find_file_problems(folder, file, document)]
+    except SatchelError as exc:
+        return [*needs, Problem("unreadable", skill.path, values={"reason": exc.message})]
+
+
+def find_folder_problems(folder: str) -> list[Problem]:
+    """Return the problems of a folder with a SKILL.md, a skill.yaml or both."""
+    names = os.listdir(folder)
+    file = skill_md_name(names)
+    problems: list[Problem] = []
+    try:
+        if file:
+            problems += find_file_problems(folder, file, load_document(folder, file))
+        if MANIFEST in names:
+            path = os.path.join(folder, MANIFEST)
+            problems += [*validate_folder(path), *script_problems(path)]
+    except SatchelError as exc:
+        problems.append(Problem("unreadable", folder, values={"reason": exc.message}))
+    return problems
+
+
+def find_file_problems(folder: str, file: str, document: SkillDocument) -> list[Problem]:
+    """Return the problems of a folder with a SKILL.md.
+
+    Args:
+        folder: The folder, absolute.
+        file: The name of the SKILL.md.
+        document: The SKILL.md, which has been read.
+    """
+    problems = validate_document(document, folder, file)
+    if document.head is None:
+        return problems
+    problems += load_cases(folder).problems
+    return problems + script_problems(os.path.join(folder, file), document.body)

@@ -1,1 +1,0 @@
-"""Drawings of plans: `layout` places boxes, `svg` writes SVG, `labels` the texts."""

@@ -1,0 +1,2 @@
+#!/bin/sh
+grep -rn --include='*.py' 'TODO' . | sed 's/^\.\///' | sort

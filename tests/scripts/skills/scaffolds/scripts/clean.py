@@ -1,0 +1,5 @@
+import shutil
+import sys
+
+shutil.rmtree(sys.argv[1])
+print(f"Removed {sys.argv[1]}")

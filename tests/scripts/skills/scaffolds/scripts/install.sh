@@ -1,0 +1,4 @@
+#!/bin/sh
+printf '#!/bin/sh\necho hello\n' >hello
+chmod +x hello
+ln -s hello greet
