@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 STEPS = 5
 LAST = f"s{STEPS - 1}"
-RECORDING_S = 2.0
+RECORDING_S = 4.0
 """Between the record of a step and the call of the runner, on a busy machine."""
 LONGEST_STEP_S = 60.0
 """From its record until the proof that it was stored."""
@@ -196,12 +196,26 @@ class Truth:
         if self.is_stored(goal, step, sample.before) or self.is_dead(process, sample):
             return False
         attempts = self.by_step.get((goal, step), ())
-        return any(
+        return self.may_be_uncalled(goal, step, process, sample) or any(
             attempt.process == process
             and attempt.begin <= sample.after + RECORDING_S
             and not (attempt.has_failed and attempt.end < sample.before - RECORDING_S)
             for attempt in attempts
         )
+
+    def is_about_to_die(self, process: int, sample: Sample) -> bool:
+        """Whether a worker was killed during a sample or so soon after it that a record is all."""
+        death = self.killed.get(process, _INFINITE)
+        return sample.before <= death <= sample.after + RECORDING_S
+
+    def may_be_uncalled(self, goal: str, step: str, process: int, sample: Sample) -> bool:
+        """Whether a worker may have recorded a step and was killed before it called the runner."""
+        if not self.is_about_to_die(process, sample):
+            return False
+        death = self.killed[process]
+        attempts = self.by_step.get((goal, step), ())
+        is_elsewhere = any(self.is_running_throughout(attempt, sample) for attempt in attempts)
+        return not is_elsewhere and death in self.possible_deaths(goal, step, death)
 
     def possible_deaths(self, goal: str, step: str, until: float) -> list[float]:
         """When workers were killed that may have had a step: it could begin, and had no result.
@@ -260,6 +274,9 @@ class Truth:
             attempts = [attempt for attempt in recent if attempt.process == process]
             least = sum(self.is_running_throughout(attempt, sample) for attempt in attempts)
             steps = {(attempt.goal, attempt.step) for attempt in attempts}
+            if self.is_about_to_die(process, sample):
+                goals = self.scene.submitted
+                steps.update((goal, f"s{number}") for goal in goals for number in range(STEPS))
             most = sum(self.may_run(*step, process, sample) for step in steps)
             if worker.is_alive and not least <= (worker.steps or 0) <= most:
                 yield f"{least} to {most} steps: {worker}"

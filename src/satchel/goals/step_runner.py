@@ -37,7 +37,7 @@ from satchel.goals.templates import may_have_references
 from satchel.i18n import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Generator
+    from collections.abc import Awaitable, Callable, Generator
 
     from satchel.goals.artifacts import Artifacts
     from satchel.goals.model import Done, GoalBudget, StepCall, StepRunner, StepState
@@ -82,6 +82,9 @@ class AttemptLog:
 
     async def write(self, begun: StepBegun) -> None:
         """Store a record."""
+
+    async def confirm(self) -> None:
+        """Wait until the step is certainly this worker's; called just before the runner."""
 
     async def leave_to_others(self, begun: StepBegun) -> bool:
         """Leave a step to a worker that can run it; False where there is no other worker."""
@@ -202,7 +205,8 @@ async def _run_attempts(
         notes: list[str] = []
         usage = NO_USAGE
         try:
-            outcome = await _with_timeout(run(work), call, time.perf_counter() - clock)
+            attempt = _confirmed(context.log, run, work)
+            outcome = await _with_timeout(attempt, call, time.perf_counter() - clock)
             usage = outcome.usage
             if usage.requests and usage.cost is None and call.left.cost is not None:
                 notes.append("its price is not known, so the budget of `cost` does not count it")
@@ -370,6 +374,12 @@ def _budget_exhausted(
     if over:
         notes.append("not tried again: the budget of the goal is used up")
     return over
+
+
+async def _confirmed(log: AttemptLog, run: Callable[[Work], Awaitable[Done]], work: Work) -> Done:
+    """Run an attempt in its own task, in which nothing lies between the check and the runner."""
+    await log.confirm()
+    return await run(work)
 
 
 async def _run_to_end(work: Awaitable[Done]) -> Done:

@@ -202,7 +202,7 @@ class DbosWorker:
             ours = await asyncio.to_thread(self._runs.own_runs)
             if execution.name not in ours or task is not execution.task:
                 execution.task.cancel()
-                raise asyncio.CancelledError
+                await asyncio.Event().wait()  # until that reaches this step
             execution.verified_at = now
             # This process may have been suspended after the answer was made.
             current = time.monotonic() - now < self.lease / 2
@@ -415,8 +415,10 @@ class _DbosAttempts(AttemptLog):
                 break
             except ServerFailed:  # DBOS waits for its database without a limit as well
                 await asyncio.sleep(_CANCEL_POLL_S)
-        if begun.worker:  # this process may have been suspended while it wrote
-            await self._worker.ensure_may_begin(self._execution)
+
+    async def confirm(self) -> None:
+        """Wait until this worker has the run for certain: it may have been suspended."""
+        await self._worker.ensure_may_begin(self._execution)
 
     async def leave_to_others(self, begun: StepBegun) -> bool:
         """Wait; give the run to other workers when no other step of it runs here."""
