@@ -39,7 +39,7 @@ from satchel.goals.templates import TemplateValues, fill, may_have_references, r
 from satchel.i18n import Message, join_messages
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping
 
     from satchel.goals.model import Goal, GoalReport, GoalState, Plan, Step, Usage
 
@@ -173,31 +173,6 @@ def _skipped_result(step: Step, cause: StepResult) -> StepResult:
         return StepResult(step.id, "skipped", error=cause.error)  # the root cause
     why = Message("It needs step `{name}`, which is not done", name=cause.step)
     return StepResult(step.id, "skipped", error=_final_error("SKIPPED", why))
-
-
-def _outcome(
-    steps: Sequence[Step],
-    results: Mapping[str, StepResult],
-    first_failure: StepResult | None = None,
-    budget_exceeded: str = "",
-) -> tuple[GoalState, str]:
-    """The final state of a goal, and why it is not `done`."""
-    if first_failure is not None:
-        return "failed", _why(first_failure)
-    if budget_exceeded:
-        return "failed", budget_exceeded
-    bad = [
-        results[step.id]
-        for step in steps
-        if results[step.id].state != "done" and not is_left_out(results[step.id])
-    ]
-    if not bad:
-        return "done", ""
-    states = {results[step.id].state for step in steps}
-    if "asking" in states:
-        return "asking", ""
-    first = next((result for result in bad if result.state == "failed"), bad[0])
-    return ("partial" if "done" in states else "failed"), _why(first)
 
 
 def _why(result: StepResult) -> str:
@@ -616,7 +591,20 @@ class _Run:
             task.cancel()
 
     def outcome(self) -> tuple[GoalState, str]:
-        return _outcome(self.plan.steps, self.results, self.first_failure, self.budget_exceeded)
+        """The final state of the goal, and why it is not `done`."""
+        if self.first_failure is not None:
+            return "failed", _why(self.first_failure)
+        if self.budget_exceeded:
+            return "failed", self.budget_exceeded
+        results = [self.results[step.id] for step in self.plan.steps]
+        bad = [result for result in results if result.state != "done" and not is_left_out(result)]
+        if not bad:
+            return "done", ""
+        states = {result.state for result in results}
+        if "asking" in states:
+            return "asking", ""
+        first = next((result for result in bad if result.state == "failed"), bad[0])
+        return ("partial" if "done" in states else "failed"), _why(first)
 
     def report(self, started: float, engine: str) -> GoalReport:
         state, reason = self.outcome()

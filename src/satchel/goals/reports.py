@@ -120,16 +120,6 @@ def _unpack_inside(kind: type[Any], value: Any, by_name: bool) -> Any:  # noqa: 
     return unpack(kind, value)
 
 
-def pack_results(results: Mapping[str, StepResult]) -> dict[str, Any]:
-    """Convert results by step to JSON values."""
-    return {name: pack(result) for name, result in results.items()}
-
-
-def unpack_results(packed: Mapping[str, Any]) -> dict[str, StepResult]:
-    """Restore what `pack_results` converted."""
-    return {name: unpack(StepResult, value) for name, value in packed.items()}
-
-
 def total(usages: Iterable[Usage]) -> Usage:
     """Sum of several usages; the cost covers those with a known price."""
     requests = asked = produced = 0

@@ -50,16 +50,9 @@ from satchel.goals import approvals
 from satchel.goals.artifacts import FolderArtifacts, digest_of
 from satchel.goals.engines import base
 from satchel.goals.engines import temporal_workflow as wire
-from satchel.goals.model import FINAL_GOAL_STATES, Schedule, StepBegun
+from satchel.goals.model import FINAL_GOAL_STATES, Schedule, StepBegun, StepResult
 from satchel.goals.plan_checks import require_valid
-from satchel.goals.reports import (
-    add_begun,
-    pack,
-    report_of,
-    summary_of,
-    unpack,
-    unpack_results,
-)
+from satchel.goals.reports import add_begun, pack, report_of, summary_of, unpack
 from satchel.goals.status import DAY_S, GoalStatus, WorkerStatus
 from satchel.goals.step_runner import StepContext
 from satchel.i18n import say, unpack_messages
@@ -79,7 +72,6 @@ if TYPE_CHECKING:
         GoalState,
         GoalSummary,
         Plan,
-        StepResult,
         StepRunner,
     )
 
@@ -657,9 +649,13 @@ class TemporalEngine:
         ):
             await self._handle(run).result(follow_runs=False)  # it ended just now
             return await self._inspect(goal_id)
+        progress = unpack_messages(progress)
         if ended:
-            reason = "" if ended == "cancelled" else say("Its workflow failed: {why}", why="")
-        results = {**task.known, **unpack_results(progress["results"])}
+            failed = say("Its workflow failed: {why}", why="")
+            progress["reason"] = "" if ended == "cancelled" else failed
+        results = dict(task.known)
+        for name, packed in progress["results"].items():
+            results[name] = unpack(StepResult, packed)
         goal_state: GoalState = ended or progress["state"]
         if goal_state not in FINAL_GOAL_STATES:
             await self._add_begun(run, results)
@@ -669,7 +665,7 @@ class TemporalEngine:
             task.goal,
             results,
             goal_state,
-            reason=reason if ended else unpack_messages(progress)["reason"],
+            reason=progress["reason"],
             engine=ENGINE,
             started=progress["started"],
             revision=progress["revision"],

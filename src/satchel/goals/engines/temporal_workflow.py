@@ -30,7 +30,7 @@ from satchel.errors import InvalidInput
 from satchel.goals.artifacts import is_reference
 from satchel.goals.executor import RunProgress, execute
 from satchel.goals.model import Answer, Goal, StepError, StepResult
-from satchel.goals.reports import NESTED_RECORDS, pack, pack_results, report_of, unpack
+from satchel.goals.reports import NESTED_RECORDS, pack, report_of, unpack
 from satchel.goals.substeps import max_step_count
 from satchel.goals.telemetry import report_end
 from satchel.goals.templates import references_of
@@ -323,7 +323,7 @@ class GoalWorkflow:
             "reason": report.reason,
             "started": report.started,
             "revision": report.revision,
-            "results": pack_results(report.results),
+            "results": {name: pack(result) for name, result in report.results.items()},
             "answers": {name: json_digest(answer) for name, answer in self.answers.items()},
         }
         return pack_messages(progress)
