@@ -212,24 +212,37 @@ class Truth:
         """Whether a worker may have recorded a step and was killed before it called the runner."""
         if not self.is_about_to_die(process, sample):
             return False
-        death = self.killed[process]
+        first, last = self.span_of(goal, step)
+        if not first <= self.killed[process] <= last:
+            return False
         attempts = self.by_step.get((goal, step), ())
-        is_elsewhere = any(self.is_running_throughout(attempt, sample) for attempt in attempts)
-        return not is_elsewhere and death in self.possible_deaths(goal, step, death)
+        return not any(self.is_running_throughout(attempt, sample) for attempt in attempts)
+
+    def span_of(self, goal: str, step: str) -> tuple[float, float]:
+        """From when on a step could begin, and until when it had no result."""
+        former = self.by_step.get((goal, f"s{int(step[1:]) - 1}"), ())
+        ends = [attempt.end for attempt in former if not attempt.has_failed]
+        first = min(ends, default=_INFINITE) if step != "s0" else self.scene.submitted[goal][0]
+        following = self.by_step.get((goal, f"s{int(step[1:]) + 1}"), ())
+        return first, min((attempt.begin for attempt in following), default=_INFINITE)
 
     def possible_deaths(self, goal: str, step: str, until: float) -> list[float]:
         """When workers were killed that may have had a step: it could begin, and had no result.
 
         A worker may die between the record of a step and the call of the runner.
         """
-        former = self.by_step.get((goal, f"s{int(step[1:]) - 1}"), ())
-        ends = [attempt.end for attempt in former if not attempt.has_failed]
-        first = min(ends, default=_INFINITE) if step != "s0" else self.scene.submitted[goal][0]
-        following = self.by_step.get((goal, f"s{int(step[1:]) + 1}"), ())
-        last = min((attempt.begin for attempt in following), default=_INFINITE)
+        first, last = self.span_of(goal, step)
         return sorted(
             moment for moment in self.killed.values() if first <= moment <= min(last, until)
         )
+
+    def open_goals(self, sample: Sample) -> list[str]:
+        """The goals that may have been open at some moment of a sample."""
+        return [
+            goal
+            for goal, (asked, _) in self.scene.submitted.items()
+            if asked <= sample.after and self.end_of(goal)[0] >= sample.before
+        ]
 
     # Rows
 
@@ -275,7 +288,7 @@ class Truth:
             least = sum(self.is_running_throughout(attempt, sample) for attempt in attempts)
             steps = {(attempt.goal, attempt.step) for attempt in attempts}
             if self.is_about_to_die(process, sample):
-                goals = self.scene.submitted
+                goals = self.open_goals(sample)
                 steps.update((goal, f"s{number}") for goal in goals for number in range(STEPS))
             most = sum(self.may_run(*step, process, sample) for step in steps)
             if worker.is_alive and not least <= (worker.steps or 0) <= most:

@@ -12,7 +12,14 @@ from satchel.goals import artifacts
 from satchel.goals.artifacts import FolderArtifacts, load, reference
 from satchel.goals.engines.local import LocalEngine
 from satchel.goals.model import Done, Goal, GoalBudget, Plan, Retry, Step, StepCall, Usage
-from satchel.goals.step_runner import StepContext, attach_usage, paused, perform, running
+from satchel.goals.step_runner import (
+    AttemptLog,
+    StepContext,
+    attach_usage,
+    paused,
+    perform,
+    running,
+)
 
 pytestmark = pytest.mark.timeout(60)  # many examples, and machines that are busy
 
@@ -69,6 +76,18 @@ def test_permanent_errors_are_not_retried(exc, code):
     result, runner = done(exc)
     assert (result.state, result.attempts, result.error.code) == ("failed", 1, code)
     assert len(runner.work) == 1
+
+
+def test_the_time_of_a_step_does_not_include_the_check_of_its_worker():
+    class SlowLog(AttemptLog):
+        async def confirm(self):
+            await asyncio.sleep(0.3)
+
+    step = Step("a", prompt="p")
+    call = StepCall("g", step, inputs={}, outputs={}, retry=Retry(1), timeout=0.1)
+    context = StepContext(Scripted("x"), NOWHERE, log=SlowLog())
+    result = asyncio.run(perform(call, context))
+    assert (result.state, result.output) == ("done", "x")
 
 
 @pytest.mark.parametrize("waits", [True, False])

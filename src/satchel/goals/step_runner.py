@@ -378,7 +378,8 @@ def _budget_exhausted(
 
 async def _confirmed(log: AttemptLog, run: Callable[[Work], Awaitable[Done]], work: Work) -> Done:
     """Run an attempt in its own task, in which nothing lies between the check and the runner."""
-    await log.confirm()
+    with paused():  # the time of the step begins with its work
+        await log.confirm()
     return await run(work)
 
 
