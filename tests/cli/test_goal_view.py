@@ -8,7 +8,7 @@ import time
 import pytest
 
 from satchel.cli.console import Screen
-from satchel.cli.goal_view import GoalProgress
+from satchel.cli.goal_view import GoalProgress, print_steps, report_to_dict
 from satchel.goals.model import Goal, Plan, Step, StepResult, Usage
 from satchel.goals.reports import report_of
 
@@ -44,6 +44,17 @@ def test_every_end_of_a_step_is_printed_once_and_earlier_ones_are_not(screen):
         "  ✓ trends  3.0 s · 1,000 tokens · 2 tries",
         "  ? review  waiting for you",
     ]
+
+
+def test_a_running_step_names_its_worker_and_a_result_its_version(screen):
+    results = {
+        "fetch": StepResult("fetch", "done", version="4f2a"),
+        "trends": StepResult("trends", "running", started=NOW, worker="71@web1"),
+    }
+    print_steps(screen, PLAN.steps, results, now=NOW + 3)
+    assert "3.0 s · 71@web1" in screen.stream.getvalue()
+    fetch, trends, _ = report_to_dict(report_of(GOAL, results, "running"))["steps"]
+    assert (fetch["version"], trends["worker"]) == ("4f2a", "71@web1")
 
 
 @pytest.mark.parametrize(

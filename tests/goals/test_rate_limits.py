@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 from counting_provider import Provider, limiter
+from ports import free_port
 from satchel.errors import InvalidInput, ServerFailed
 from satchel.goals.database import database_failed, without_password
 from satchel.goals.rate_limits import Limit, SharedLimiter
@@ -180,6 +181,13 @@ def test_no_form_of_address_shows_its_password(address, shown):
     told = str(database_failed(address, f'cannot read "{address}"'))
     assert "hun" not in told
     assert "ter2" not in told
+
+
+async def test_a_server_that_does_not_run_is_named_as_the_cause():
+    url = f"postgresql://satchel@127.0.0.1:{free_port()}/nothing"
+    with pytest.raises(ServerFailed, match="Connection refused"):
+        async with limiter(url, Limit(100, 2)) as limits, limits.slot("model"):
+            pass
 
 
 async def test_a_server_that_is_restarted_is_waited_for(server):

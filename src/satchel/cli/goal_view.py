@@ -70,7 +70,8 @@ def print_steps(
         if result is not None:
             state, text = result.state, result_text(step, result)
             if state == "running" and now and result.started:
-                text = format_seconds(max(now - result.started, 0.0))
+                seconds = format_seconds(max(now - result.started, 0.0))
+                text = f"{seconds} · {one_line(result.worker)}" if result.worker else seconds
         rows.append([MARKS.get(state, "·"), one_line(step.id), one_line(kind_of(step)), text])
         styles.append([STATE_STYLES.get(state, ""), "", "dim", "red" if state == "failed" else ""])
     last_title = say("result") if results else say("needs")
@@ -219,6 +220,8 @@ def _result_to_dict(result: StepResult) -> dict[str, Any]:
         "skills": list(result.skills),
         "tools": list(result.tools),
         "notes": list(result.notes),
+        "worker": result.worker,
+        "version": result.version,
     }
 
 

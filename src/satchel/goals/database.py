@@ -232,14 +232,17 @@ def write_ahead(connection: sqlite3.Connection) -> None:
             return
 
 
-_SERVER_WORDS = re.compile(r"FATAL:\s+.+|permission denied.*")
+_SERVER_WORDS = re.compile(
+    r"FATAL:\s+.+|permission denied.*|Connection refused|timeout expired|No route to host"
+    r"|could not translate host name|server closed the connection unexpectedly"
+)
 
 
 def database_failed(database: str, text: str) -> ServerFailed:
     """The error for a server that cannot be used.
 
-    Only the server's own words are quoted, without names: a driver that parses an address in its
-    own way takes a part of a password for a name.
+    Only words of the server and of the network are quoted, without names: a driver that parses an
+    address in its own way takes a part of a password for a name.
     """
     quotation = _SERVER_WORDS.search(text)
     why = (

@@ -328,11 +328,6 @@ def _port_offsets(
     return offsets
 
 
-def stable_layout(plan: Plan) -> Layout:
-    """A layout that does not change with the states of steps, for live drawings."""
-    return lay_out_plan(plan, rows=3)
-
-
 def to_inline_svg(
     report: GoalReport, link: Callable[[str], str], layout: Layout | None = None
 ) -> str:
@@ -341,9 +336,9 @@ def to_inline_svg(
     Args:
         report: The goal.
         link: Step id -> URL of its details.
-        layout: A cached `stable_layout` of the same plan.
+        layout: A cached layout of the same plan.
     """
-    layout = layout or stable_layout(report.plan)
+    layout = layout or lay_out_plan(report.plan)
     texts = labels(report.plan, report)
     title = xml_text_of(" ".join(report.plan.goal.split()))
     boxes = [
@@ -354,8 +349,8 @@ def to_inline_svg(
     return "\n".join([head, *body_of(layout, boxes)])
 
 
-def lay_out_plan(plan: Plan, rows: int) -> Layout:
-    """Place the boxes of a plan; the third row is for states and usage."""
+def lay_out_plan(plan: Plan, rows: int = 3) -> Layout:
+    """Place the boxes of a plan; the third row is for states and usage, whose text may change."""
     sizes: dict[str, tuple[float, float]] = {}
     for name, label in labels(plan, None).items():
         words = max(

@@ -54,6 +54,13 @@ _FIELDS_BY_ACTION = {
 """Type of a step -> the fields that have a meaning for it."""
 _ACTION_FIELDS = tuple(sorted({field for fields in _FIELDS_BY_ACTION.values() for field in fields}))
 """The fields that do not have a meaning for every type."""
+_RETRY_RANGES = {
+    "attempts": (1, MAX_ATTEMPTS),
+    "first": (0, MAX_TIMEOUT_S),
+    "factor": (1, 100),
+    "most": (0, MAX_TIMEOUT_S),
+    "jitter": (0, 1),
+}
 _MAX_NAMES_COMPARED = 200
 """Similar names are searched among so many: it is slow."""
 _MAX_NAMES_LISTED = 5
@@ -337,16 +344,10 @@ def _failure_policy_problems(
 
 
 def _retry_problems(retry: Retry, subject: str, step_id: str) -> Iterator[PlanProblem]:
-    if not 1 <= retry.attempts <= MAX_ATTEMPTS:
-        yield _range_problem("retry.attempts", retry.attempts, subject, "1–100", step_id)
-    for key in ("first", "most"):
-        seconds = getattr(retry, key)
-        if not 0 <= seconds <= MAX_TIMEOUT_S:
-            yield _range_problem(f"retry.{key}", seconds, subject, "0–604800", step_id)
-    if not 1 <= retry.factor <= 100:
-        yield _range_problem("retry.factor", retry.factor, subject, "1–100", step_id)
-    if not 0 <= retry.jitter <= 1:
-        yield _range_problem("retry.jitter", retry.jitter, subject, "0–1", step_id)
+    for key, (least, most) in _RETRY_RANGES.items():
+        value = getattr(retry, key)
+        if not least <= value <= most:
+            yield _range_problem(f"retry.{key}", value, subject, f"{least}–{most:g}", step_id)
 
 
 def _range_problem(

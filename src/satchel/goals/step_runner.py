@@ -243,13 +243,14 @@ async def _run_attempts(
         ):
             begun = begun._replace(notes=tuple(notes))
             return _result_of(begun, "failed", error=error, seconds=seconds)
-        why = _storable(error.message, _MAX_NOTE_CHARS)
-        notes.append(Message("try {count}: {why}", count=begun.attempts, why=why))
-        begun = begun._replace(notes=tuple(notes))
+        begun = begun._replace(notes=(*begun.notes, _failure_note(begun, error)))
         telemetry.retry(error, begun.attempts, pause)
-        with _attach_usage_on_cancel(begun.usage):
+        try:
             await context.log.write(begun)
             await asyncio.sleep(pause)
+        except asyncio.CancelledError as end:
+            attach_usage(end, begun.usage)
+            raise
 
 
 def _ended_attempt(
@@ -259,6 +260,12 @@ def _ended_attempt(
     telemetry.use(usage)
     usage = total((begun.usage, usage)) if usage != NO_USAGE else begun.usage
     return begun._replace(worker="", usage=usage, notes=(*begun.notes, *notes))
+
+
+def _failure_note(begun: StepBegun, error: StepError) -> str:
+    """What a report says of an attempt that failed and is followed by another one."""
+    why = _storable(error.message, _MAX_NOTE_CHARS)
+    return Message("try {count}: {why}", count=begun.attempts, why=why)
 
 
 def _result_of(begun: StepBegun, state: StepState, **fields: Any) -> StepResult:
@@ -273,16 +280,6 @@ def _result_of(begun: StepBegun, state: StepState, **fields: Any) -> StepResult:
         version=begun.version,
         **fields,
     )
-
-
-@contextmanager
-def _attach_usage_on_cancel(usage: Usage) -> Generator[None]:
-    """Attach the usage of all attempts to a cancellation that passes."""
-    try:
-        yield
-    except asyncio.CancelledError as end:
-        attach_usage(end, total((usage, attached_usage(end))))
-        raise
 
 
 def _retry_hints(exc: BaseException) -> tuple[float, Usage]:

@@ -170,7 +170,9 @@ def fill(text: str, values: TemplateValues, room: TemplateRoom | None = None) ->
         reference = parse(match[2])
         if reference is None:
             raise _missing(match[2].strip())
-        return remaining.take(as_text(resolve(reference, values)))
+        value = resolve(reference, values)
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        return remaining.take(text)
 
     end = _last_end(text)
     return _REFERENCE.sub(replace, text[:end]) + text[end:]
@@ -221,13 +223,6 @@ def _index(part: str) -> int:
     """A path part as an index; beyond every list when it is none."""
     valid = part.isdecimal() and len(part) <= _MAX_INDEX_DIGITS
     return int(part) if valid else 10**_MAX_INDEX_DIGITS
-
-
-def as_text(value: Any) -> str:
-    """Format a value for insertion into a text."""
-    if isinstance(value, str):
-        return value
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _missing(what: str) -> StepFailed:

@@ -19,7 +19,7 @@ from satchel.agent.tool_steps import ToolSteps
 from satchel.errors import SatchelError
 from satchel.goals.approval_files import open_requests, waiting_goals
 from satchel.goals.approvals import asks_model, needs_model, unfinished_plan
-from satchel.goals.drawing import stable_layout, to_inline_svg
+from satchel.goals.drawing import lay_out_plan, to_inline_svg
 from satchel.goals.engines.factory import approvals_folder, resume_in_background
 from satchel.goals.model import FINAL_GOAL_STATES
 from satchel.i18n import language
@@ -101,7 +101,7 @@ class GoalService:
         key = (sha256(repr(report.plan).encode("utf-8", "surrogatepass")).digest(), language())
         layout = self._layouts.get(key)
         if layout is None:
-            layout = await asyncio.to_thread(stable_layout, report.plan)
+            layout = await asyncio.to_thread(lay_out_plan, report.plan)
             while len(self._layouts) >= _MAX_LAYOUTS:
                 self._layouts.pop(next(iter(self._layouts)), None)
             self._layouts[key] = layout

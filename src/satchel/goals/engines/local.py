@@ -574,7 +574,10 @@ class LocalEngine:
     async def status(self) -> GoalStatus:
         """Count the goals, and find the steps whose process is gone. Reads all journals."""
         now = time.time()
-        records = self._all_goals()
+        records: list[LocalGoal] = []
+        for goal_id in self._ids():
+            with suppress(NotFound):
+                records.append(self._get(goal_id))
         reports = [record.report(self.name) for record in records]
         day_ago = now - DAY_S
         states = Counter(report.state for report in reports if _is_recent(report, day_ago))
@@ -595,14 +598,6 @@ class LocalEngine:
             **count_goals(states),
             **fields,
         )
-
-    def _all_goals(self) -> list[LocalGoal]:
-        """The current state of all goals, newest first."""
-        records: list[LocalGoal] = []
-        for name in self._ids():
-            with suppress(NotFound):
-                records.append(self._get(name))
-        return records
 
     async def schedule(self, goal: Goal, cron: str) -> None:
         """Raise: this engine has no schedules."""
