@@ -340,3 +340,31 @@ def test_evidence_names_a_word_once_with_its_first_field():
     one = skill("pdf-forms", "Fills in PDF forms.", when_to_use="A form is empty.")
     told = ("name: pdf", "name: forms", "description: fills", "when_to_use: empty")
     assert evidence(one, "fill the empty PDF form") == told
+
+
+def test_names_of_one_kind_of_file_are_alike():
+    skills = tuple(
+        skill(name, description)
+        for name, description in {
+            "merit-review": "Analyzes a filing for securities. Use when a filing is reviewed.",
+            "tables": "Reads and writes xlsx. Use when a workbook is opened.",
+            "decks": "Makes pptx. Use when an audience waits.",
+            "letters": "Writes docx. Use when a letter is asked for.",
+            "comma": "Cleans csv. Use when columns are crooked.",
+        }.items()
+    )
+    detector = Hybrid(rows=make_header_row)
+    detector.prepare(skills)
+    for words, name in {
+        "analyse excel file": "tables",
+        "spreadsheet": "tables",
+        "powerpoint": "decks",
+        "slides": "decks",
+        "word": "letters",
+        "csv": "comma",
+        "filing": "merit-review",
+    }.items():
+        assert detector.rank(words, skills, 2)[0].name == name, words
+    assert "`xlsx`" in str(detector.rank("excel", skills, 1)[0].reason)
+    assert detector.look("excel", skills).names[0] == "tables"
+    assert detector.rank("the file", skills, 1)[:1] == []

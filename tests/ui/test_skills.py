@@ -11,6 +11,7 @@ from html import unescape
 
 import pytest
 
+from satchel.diagnosis.selection import fit_text, move_weak_matches
 from satchel.presentation import skill_index
 from satchel.presentation.skill_index import LibraryLoader, SkillFilter
 from satchel.presentation.skill_lookup import find_skill
@@ -185,6 +186,38 @@ def test_a_search_finds_by_meaning_by_half_a_name_and_what_is_hidden(visit, proj
     nothing = visit.part("/skills?q=zzzzqqq").text
     assert "No skill matches “zzzzqqq”" in " ".join(nothing.split())
     assert not rows(nothing)
+
+
+def test_a_search_has_the_results_the_order_and_the_fit_of_the_terminal(visit, skill):
+    descriptions = {
+        "tables": "Reads and analyses Excel files. Use when an xlsx is opened.",
+        "columns": "Analyses a file of columns. Use when a csv is crooked.",
+        "merit-review": "Analyses a filing. Use when securities are reviewed.",
+        "letters": "Writes letters. Use when asked.",
+        "template": "TODO: analyse excel file",
+    }
+    for name, description in descriptions.items():
+        skill(name, description)
+    for query in ("analyse excel file", "letters", "analyse", "file of bananas"):
+        text = visit.get("/skills", params={"q": query}).text
+        detection = move_weak_matches(visit.satchel.which(query, record=False))
+        expected = [*detection.matches, *detection.runners_up]
+        fits = [fit_text(match, detection) for match in expected]
+        shown = list(rows(text).values())[: len(expected)]
+        assert [row.split(" ")[0] for row in shown] == [match.name for match in expected], query
+        assert [re.findall(r"Fit (\d+ %|by name)", row) for row in shown] == [[fit] for fit in fits]
+        assert text.count('class="fit nowrap good"') == len(detection.matches)
+        assert ("the closest reaches" in text) == (not detection.matches)
+    assert next(iter(rows(visit.get("/skills?q=analyse+excel+file").text))) == "tables/full"
+
+
+def test_a_column_without_values_is_not_shown(visit, skill):
+    skill("tidy")
+    text = visit.get("/skills").text
+    assert "sort-used" not in text
+    assert "sort-problems" not in text
+    visit.satchel.trace.record("loaded", ["tidy"])
+    assert "sort-used" in visit.get("/skills").text
 
 
 def test_matched_words_are_marked_and_reasons_are_shown_on_demand(visit, skill):

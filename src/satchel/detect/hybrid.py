@@ -54,7 +54,9 @@ from satchel.detect.stemmer import stem
 from satchel.detect.stop_words import LINKING_WORDS, STOPWORDS
 from satchel.detect.tokenizer import (
     MIN_LONG_GOAL_CHARS,
+    SYNONYMS,
     GoalText,
+    add_synonyms,
     query_key,
     segmenter_name,
     split_pieces,
@@ -403,7 +405,7 @@ class HybridDetector(BaseDetector):
             matches = self._keyword.detect(goal, skills)[:limit]
             signals = {"head": Signal({match.skill.path: match.score for match in matches})}
         else:
-            signals = _search_words(index, terms, lookup.by_key, limit)
+            signals = _search_words(index, add_synonyms(terms), lookup.by_key, limit)
         weights = WORD_SIGNAL_WEIGHTS
         if semantic is not None:
             signals = _restrict(signals, lookup.by_key)
@@ -461,6 +463,9 @@ class HybridDetector(BaseDetector):
             piece for text in header_texts(skill).values() for piece in split_pieces(text)
         ]
         present = set(terms_of_pieces(header_words))
+        present |= {
+            term for term in ranking.terms if not present.isdisjoint(SYNONYMS.get(term, ()))
+        }
         total_weight = sum(ranking.terms.values()) or 1.0
         present_weight = sum(ranking.terms[term] for term in ranking.terms if term in present)
         coverage = present_weight / total_weight

@@ -9,6 +9,8 @@ from satchel.detect.skill_texts import header_texts, read_texts
 from satchel.detect.stemmer import stem
 from satchel.detect.tokenizer import (
     SIGNED_NAMES,
+    SYNONYMS,
+    add_synonyms,
     display_term,
     extract_spelt_terms,
     extract_terms,
@@ -55,14 +57,21 @@ class _TermPattern(NamedTuple):
 class QueryTerms:
     """The goal's terms, prepared for searching many texts."""
 
-    def __init__(self, terms: Mapping[str, float]) -> None:
-        self.terms = terms
-        self.patterns = [_make_pattern(term) for term in terms]
+    def __init__(self, terms: dict[str, float]) -> None:
+        self.terms = add_synonyms(terms)
+        self.patterns = [_make_pattern(term) for term in self.terms]
         # Names with signs (`c#`) are rare; other goals skip the respelling.
         self.has_signed_names = not _SIGNED_NAME_SPELLINGS.isdisjoint(terms)
-        significant = [each for each in self.patterns if terms[each.term] >= _MIN_TERM_WEIGHT]
+        significant = [
+            each for each in self.patterns if terms.get(each.term, 0.0) >= _MIN_TERM_WEIGHT
+        ]
         # Long words are rare: they exclude a skill sooner.
-        self.significant_patterns = sorted(significant, key=lambda pattern: -len(pattern.start))
+        significant.sort(key=lambda pattern: -len(pattern.start))
+        self.significant_patterns = [
+            (pattern, *map(_make_pattern, SYNONYMS.get(pattern.term, ())))
+            for pattern in significant
+        ]
+        """Each with the patterns of its synonyms."""
 
 
 def _make_pattern(term: str) -> _TermPattern:
@@ -237,14 +246,17 @@ def skills_with_all(
         if query_terms.has_signed_names:
             texts = [(field, spell_signs(lowered)) for field, lowered in texts]
         # Most skills lack one term. This runs for fifty skills per search: loops instead of calls.
-        for _, start, _ in patterns:
+        for alternatives in patterns:
             for _, lowered in texts:
-                if start in lowered:
+                if any(each.start in lowered for each in alternatives):
                     break
             else:
                 break
         else:
-            if all(any(_find_spelling(each, lowered) for _, lowered in texts) for each in patterns):
+            if all(
+                any(_find_spelling(each, lowered) for each in alternatives for _, lowered in texts)
+                for alternatives in patterns
+            ):
                 positions.append(position)
                 if len(positions) >= limit:
                     break

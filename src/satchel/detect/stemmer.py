@@ -33,8 +33,11 @@ _SINGULAR_WORDS = frozenset(("axis", "iris", "onus", "opus", "plus", "this", "th
 """Singular words of four letters in `is` and `us`; others are plural: APIs, CPUs, GUIs."""
 _PLURAL_WORDS = frozenset(("emojis", "kiwis", "menus", "taxis", "wikis"))
 """Longer plural words in `is` and `us`."""
-_UNSTEMMED_WORDS = frozenset(("stats",))
-"""Words whose stem would equal that of another word: `state`."""
+_UNSTEMMED_WORDS = frozenset(
+    ("stats", "accounting", "billion", "business", "filing", "meeting", "mission", "shipping")
+)
+"""Words whose stem would equal that of a word of another meaning: `state`, `account`, `bill`,
+`busy`, `file`, `meet`, `miss`, `ship`."""
 
 
 @lru_cache(maxsize=65_536)
@@ -50,6 +53,8 @@ def stem(word: str) -> str:
     ):
         return word
     word = _remove_plural(word)
+    if word in _UNSTEMMED_WORDS:
+        return word
     word = _strip_suffix(word)
     word = _strip_derivation(word)
     # `site` is not `sit`, and `note` is not `not`.

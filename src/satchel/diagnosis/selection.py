@@ -78,7 +78,7 @@ def verdict_sentences(explanation: SelectionExplanation) -> Iterator[str]:
     else:
         yield say("it is not chosen: {reason}", reason=_refusal_reason(explanation, ranking, rank))
     if not detection.matches and detection.threshold and ranking.rank:
-        yield _threshold_text(detection)
+        yield threshold_text(detection)
     elif explanation.is_offered and not explanation.is_selected and detection.matches:
         names = join_names(f"`{match.name}`" for match in detection.matches)
         yield say("chosen instead: {names}", names=names)
@@ -94,12 +94,62 @@ def _refusal_reason(explanation: SelectionExplanation, ranking: RankExplanation,
     return reason or say("nothing of it matches")
 
 
-def _threshold_text(detection: Detection) -> str:
+def threshold_text(detection: Detection) -> str:
+    """Say how close the best skill is, where none fits."""
     return say(
         "the closest reaches {fit} %, {needed} % is needed",
-        fit=int(100 * detection.fit + 1e-6),
-        needed=int(100 * detection.threshold + 1e-6),
+        fit=percent(detection.fit),
+        needed=percent(detection.threshold),
     )
+
+
+# --- fit ----------------------------------------------------------------------------------
+
+
+def move_weak_matches(detection: Detection) -> Detection:
+    """Move matches whose own confidence is below the threshold to the runners-up."""
+    fitting = [match for match in detection.matches if _is_fitting(match, detection)]
+    weak = [match for match in detection.matches if match not in fitting]
+    return (
+        detection._replace(matches=fitting, runners_up=[*weak, *detection.runners_up])
+        if weak
+        else detection
+    )
+
+
+def _is_fitting(match: Match, detection: Detection) -> bool:
+    return match.detector == EXPLICIT or confidence(match, detection) >= detection.threshold
+
+
+def fit_text(match: Match, detection: Detection) -> str:
+    """Return how well a skill fits; `by name` for one that the request names."""
+    return (
+        say("by name")
+        if match.detector == EXPLICIT
+        else f"{percent(confidence(match, detection))} %"
+    )
+
+
+def confidence(match: Match, detection: Detection) -> float:
+    """Return the confidence from 0 to 1: of the first match, in proportion for the others.
+
+    Only scores of the same detector are compared. Without a threshold there is no confidence, and
+    the best match has a full bar.
+    """
+    candidates = (*detection.matches, *detection.runners_up)
+    best_score = max(other.score for other in candidates if other.detector == match.detector)
+    if best_score <= 0:
+        return 0.0
+    best_confidence = detection.fit if detection.threshold else 1.0
+    return min(max(match.score, 0.0) / best_score, 1.0) * best_confidence
+
+
+def percent(value: float) -> int:
+    """Return a share in percent, rounded down: 100 means certain, and 50 at least a half."""
+    return int(100 * value + 1e-6)
+
+
+# --- fields and detectors -----------------------------------------------------------------
 
 
 def detector_and_reason(explanation: SelectionExplanation) -> tuple[str, str]:

@@ -10,6 +10,8 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
+from satchel.detect.hybrid import HybridDetector
+from satchel.diagnosis.selection import fit_text, move_weak_matches, threshold_text
 from satchel.errors import InvalidInput
 from satchel.i18n import language, render, say
 from satchel.library.locations import source_words
@@ -68,6 +70,9 @@ class SkillRow(NamedTuple):
     problems: int = 0
     missing: str = ""
     """What it needs, in the state `needs setup`."""
+    fit: str = ""
+    """How well it fits the search, as `satchel search` says it; empty for words alone."""
+    fits: bool = False
 
 
 class SkillList(NamedTuple):
@@ -91,6 +96,19 @@ class SkillList(NamedTuple):
     """There are only built-in skills."""
     marked_key: str = ""
     """The key of a new or changed row."""
+    threshold: str = ""
+    """How close the best result is, where none fits the search."""
+    has_use: bool = False
+    """Whether the use of a skill is recorded."""
+
+
+class _Results(NamedTuple):
+    """The results of a search, best first."""
+
+    positions: list[int]
+    fits: Mapping[int, tuple[str, bool]]
+    """Position -> how well it fits, and whether that is enough."""
+    threshold: str
 
 
 def list_skills(
@@ -123,12 +141,12 @@ def list_skills(
     index, last_used = index_of(satchel), _last_used(satchel)
     index.check_all(satchel)
     counts: Counter[tuple[str, str, bool]] = index.counts
-    results: list[int] = []
+    results = _Results([], {}, "")
     if query:
         results = _search(satchel, index, query, filters, use_index=use_index)
         # Counted before the filters, so that other values of a filter can be chosen.
-        counts = Counter(map(index.facets, results))
-        positions = _matching_positions(index, results, filters, sort, last_used)
+        counts = Counter(map(index.facets, results.positions))
+        positions = _matching_positions(index, results.positions, filters, sort, last_used)
     else:
         positions = index.select(filters, sort, last_used)
         if marked_ref:
@@ -141,7 +159,9 @@ def list_skills(
         index.check_later(satchel, page_positions)
     return SkillList(
         rows=tuple(
-            _row(index.items[position], index.states[position], index, last_used)
+            _row(index.items[position], index.states[position], index, last_used)._replace(
+                **dict(zip(("fit", "fits"), results.fits.get(position, ()), strict=False))
+            )
             for position in page_positions
         ),
         total=len(positions),
@@ -153,12 +173,14 @@ def list_skills(
         sources=tuple(_filter_options("source", SOURCES, counts, filters)),
         states=tuple(_filter_options("state", STATES, counts, filters)),
         with_tools_count=_count_with_tools(counts, filters),
-        has_more=len(results) > MAX_SEARCH_RESULTS,
+        has_more=len(results.positions) > MAX_SEARCH_RESULTS,
         untrusted=sum(
             count for (_, state, _), count in index.counts.items() if state == "untrusted"
         ),
         only_builtin=index.has_only_builtin(),
         marked_key=row_key(marked_ref) if marked_ref else "",
+        threshold=results.threshold,
+        has_use=bool(last_used),
     )
 
 
@@ -316,8 +338,8 @@ def _require_valid(query: str, filters: SkillFilter, sort: str) -> None:
 
 def _search(
     satchel: Satchel, index: SkillIndex, query: str, filters: SkillFilter, *, use_index: bool
-) -> list[int]:
-    """Return the positions of skills of this name, then offered skills by rank, then by words.
+) -> _Results:
+    """Return skills of this name, then those of `satchel search`, then others by rank and by words.
 
     Each is followed by those it shadows. A search while typing often ends in half a word, which is
     in no index but in a name.
@@ -327,9 +349,22 @@ def _search(
     snapshot, text = index.snapshot, encodable(query)
     same_name = map(index.position_of, snapshot.named(text))
     positions: dict[int, None] = {position: None for position in same_name if position is not None}
+    fits: dict[int, tuple[str, bool]] = {}
+    threshold = ""
     if use_index:
         detector, skills = satchel.detector, snapshot.skills
-        for match in search(detector, text, skills, result_limit, reasons=False):
+        matches = search(detector, text, skills, result_limit, reasons=False)
+        if isinstance(detector.detector, HybridDetector):  # others may ask a model
+            answer = move_weak_matches(satchel.which(text, record=False))
+            if answer.runners_up and not answer.matches and answer.threshold:
+                threshold = threshold_text(answer)
+            selected = [*answer.matches, *answer.runners_up]
+            for rank, match in enumerate(selected):
+                position = index.position_of(match.skill)
+                if position is not None:
+                    fits[position] = fit_text(match, answer), rank < len(answer.matches)
+            matches = selected + matches
+        for match in matches:
             for item in (match.skill, *index.shadowed.get(match.name, ())):
                 position = index.position_of(item)
                 if position is not None:
@@ -342,7 +377,7 @@ def _search(
                 result_limit - len(positions),
             ):
                 positions[position] = None
-    return list(positions)
+    return _Results(list(positions), fits, threshold)
 
 
 def _page_of(index: SkillIndex, positions: Sequence[int], ref: str) -> int:

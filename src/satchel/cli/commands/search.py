@@ -12,7 +12,12 @@ from satchel.cli.context import ProgressBar, command, read_goal, short_path
 from satchel.cli.options import flag_option, limit_option
 from satchel.detect.base import DetectorNote
 from satchel.diagnosis import selection
-from satchel.diagnosis.selection import EXPLICIT
+from satchel.diagnosis.selection import (
+    confidence,
+    fit_text,
+    move_weak_matches,
+    threshold_text,
+)
 from satchel.errors import NotFound, SkillBroken
 from satchel.i18n import join_names, render, say
 
@@ -129,21 +134,6 @@ def _print_index(context: CliContext, report: IndexReport, embeddings: str) -> N
         out.line(folder, indent="  ", lead=[(say("folder") + say(": "), "dim")])
 
 
-def move_weak_matches(detection: Detection) -> Detection:
-    """Move matches whose own confidence is below the threshold to the runners-up."""
-    fitting = [match for match in detection.matches if _is_fitting(match, detection)]
-    weak = [match for match in detection.matches if match not in fitting]
-    return (
-        detection._replace(matches=fitting, runners_up=[*weak, *detection.runners_up])
-        if weak
-        else detection
-    )
-
-
-def _is_fitting(match: Match, detection: Detection) -> bool:
-    return match.detector == EXPLICIT or confidence(match, detection) >= detection.threshold
-
-
 def _to_dict(detection: Detection, goal: str) -> dict[str, Any]:
     return {
         "goal": goal[:_MAX_GOAL_CHARS],
@@ -188,7 +178,7 @@ def _print_detection(
             [
                 "●",
                 one_line(match.name),
-                _fit_text(match, detection),
+                fit_text(match, detection),
                 one_line(match.skill.description),
             ]
             for match in detection.matches
@@ -206,21 +196,12 @@ def _print_detection(
         show_notes(err, explain_notes(context, detection.notes))
 
 
-def _fit_text(match: Match, detection: Detection) -> str:
-    """Return how well a skill fits; `by name` for one that the request names."""
-    return (
-        say("by name")
-        if match.detector == EXPLICIT
-        else f"{percent(confidence(match, detection))} %"
-    )
-
-
 def _print_reasons(out: Screen, detection: Detection) -> None:
     for index, match in enumerate(detection.matches):
         if index:
             out.line()
         lead = [("● ", "green"), (one_line(match.name), "bold"), ("  ", "")]
-        out.line(_fit_text(match, detection), "cyan", hang="  ", lead=lead)
+        out.line(fit_text(match, detection), "cyan", hang="  ", lead=lead)
         description = cut(one_line(match.skill.description), out.width - 2 if out.width else 0)
         out.line(description, "dim", indent="  ")
         if reason := format_reason(match):
@@ -237,7 +218,7 @@ def _print_reasons(out: Screen, detection: Detection) -> None:
 
 def _print_runners_up(out: Screen, detection: Detection) -> None:
     rows = [
-        ["○", one_line(match.name), _fit_text(match, detection), format_reason(match) or NO_REASON]
+        ["○", one_line(match.name), fit_text(match, detection), format_reason(match) or NO_REASON]
         for match in detection.runners_up[:_MAX_RUNNERS_UP_SHOWN]
     ]
     titles = ["", say("not selected"), say("fit"), say("reason")]
@@ -248,13 +229,7 @@ def _print_runners_up(out: Screen, detection: Detection) -> None:
 
 def _print_none(context: CliContext, detection: Detection) -> None:
     """Print how close the nearest skill is, without its name, and what to do."""
-    text = ""
-    if detection.runners_up and detection.threshold:
-        text = say(
-            "the closest reaches {fit} %, {needed} % is needed",
-            fit=percent(detection.fit),
-            needed=percent(detection.threshold),
-        )
+    text = threshold_text(detection) if detection.runners_up and detection.threshold else ""
     context.err.line(text, lead=[(say("No skill fits") + (say(": ") if text else ""), "bold")])
     if detection.runners_up:
         step = say("Run `{command}`", command='satchel search "…" --explain')
@@ -289,22 +264,3 @@ def show_notes(err: Screen, notes: Iterable[str]) -> None:
 def format_reason(match: Match) -> str:
     """Return the reason of a match on one line; empty when its detector gave none."""
     return one_line(selection.reason_text(match))
-
-
-def confidence(match: Match, detection: Detection) -> float:
-    """Return the confidence from 0 to 1: of the first match, in proportion for the others.
-
-    Only scores of the same detector are compared. Without a threshold there is no confidence, and
-    the best match has a full bar.
-    """
-    candidates = (*detection.matches, *detection.runners_up)
-    best_score = max(other.score for other in candidates if other.detector == match.detector)
-    if best_score <= 0:
-        return 0.0
-    best_confidence = detection.fit if detection.threshold else 1.0
-    return min(max(match.score, 0.0) / best_score, 1.0) * best_confidence
-
-
-def percent(value: float) -> int:
-    """Return a share in percent, rounded down: 100 means certain, and 50 at least a half."""
-    return int(100 * value + 1e-6)

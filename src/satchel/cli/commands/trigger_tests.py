@@ -11,10 +11,10 @@ from satchel.authoring.trigger_tests import (
     run_trigger_tests,
 )
 from satchel.cli import EXIT_FAILED
-from satchel.cli.commands.search import format_reason, percent
+from satchel.cli.commands.search import format_reason
 from satchel.cli.console import one_line, pad, print_error, width_of, wrap, write_json
 from satchel.cli.context import ProgressBar, short_path, skill_folders
-from satchel.diagnosis.selection import significant_words
+from satchel.diagnosis.selection import percent, significant_words
 from satchel.errors import InvalidInput, NotFound, SkillBroken
 from satchel.i18n import join_names, say
 from satchel.skill.eval_file import trigger_prompts

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from satchel.skill import Skill
     from satchel.skill.model import SkillOrigin
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """Part of the folder name. Increment it when the format or the tokenizer changes; the index is
 rebuilt."""
 
