@@ -1,15 +1,37 @@
-"""Asynchronous twins of methods that touch the disk."""
+"""Asynchronous twins of methods that touch the disk, and a parser that threads may share."""
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Callable, Coroutine
 
 T = TypeVar("T")
 S = TypeVar("S")
 _Given = ParamSpec("_Given")
+
+
+_parse_lock = threading.Lock()
+
+
+def parse_module(source: str | bytes) -> ast.Module:
+    """Parse a module without its warnings, in one thread at a time.
+
+    CPython 3.11 counts the depth of all threads together, and raises SystemError when two of them
+    parse; the filter of warnings is also shared.
+
+    Raises:
+        SyntaxError: it is not valid in this version of Python.
+    """
+    import ast
+    import warnings
+
+    with _parse_lock, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(source)
 
 
 async def in_thread(work: Callable[[], T]) -> T:

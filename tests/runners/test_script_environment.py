@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import tarfile
+import threading
+import time
 
 import pytest
 
@@ -346,3 +349,35 @@ def test_a_package_without_a_wheel_is_refused_and_runs_nothing(skill, tmp_path):
         runtimes.prepare(folder, plan)
     assert not runtimes.is_built(folder, plan)
     assert not (tmp_path / "ran").exists()
+
+
+def test_scripts_are_read_by_several_threads_at_once(tmp_path):
+    text = "\n".join(
+        f"def f{n}(a, b):\n    return [x for x in a if b and x.y['k'](a)]" for n in range(300)
+    )
+    (tmp_path / "a.py").write_text(f"import json\n{text}\n")
+    errors: list[BaseException] = []
+
+    def plan() -> None:
+        try:
+            for _ in range(3):
+                plan_script(str(tmp_path), "a.py")
+        except SystemError as exc:
+            errors.append(exc)
+
+    def switch(*_: object) -> None:
+        time.sleep(0)
+
+    # A collection while a module is parsed lets another thread begin.
+    threshold, threads = gc.get_threshold(), [threading.Thread(target=plan) for _ in range(4)]
+    gc.callbacks.append(switch)
+    gc.set_threshold(50)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        gc.callbacks.remove(switch)
+        gc.set_threshold(*threshold)
+    assert errors == []

@@ -11,10 +11,10 @@ import os
 import re
 import sys
 import tomllib
-import warnings
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from satchel._threads import parse_module
 from satchel.errors import BuildFailed
 from satchel.i18n import say
 from satchel.runners.build import list_files, read_inside
@@ -230,16 +230,14 @@ def _is_known(name: str) -> bool:
     return bool(find_package_name(load_import_names("python"), name))
 
 
-def _parse_python(path: str, source: bytes) -> ast.Module:
+def _parse_module(path: str, source: bytes) -> ast.Module:
     """Parse a script.
 
     Raises:
         BuildFailed: it is not valid in this version of Python.
     """
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.parse(source)
+        return parse_module(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as exc:
         line = getattr(exc, "lineno", None) or "?"
         reason = getattr(exc, "msg", "") or type(exc).__name__
@@ -254,7 +252,7 @@ def _iter_python_imports(
     path: str, source: bytes, iter_children: Callable[[ast.AST], Iterator[ast.AST]]
 ) -> Iterator[_Import]:
     """Yield the imports of a script, and the names of other scripts in its texts."""
-    stack: list[tuple[ast.AST, bool]] = [(_parse_python(path, source), False)]
+    stack: list[tuple[ast.AST, bool]] = [(_parse_module(path, source), False)]
     while stack:
         node, is_optional = stack.pop()
         if isinstance(node, ast.Import | ast.ImportFrom):

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from textwrap import dedent
 from typing import TYPE_CHECKING, NamedTuple
+
+from satchel._threads import parse_module
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,7 +90,7 @@ def parse_python(text: str, budget: TimeBudget, *, tolerant: bool) -> ParsedPyth
     while True:
         budget.check()
         try:
-            return ParsedPython(_parse_silently("\n".join(lines)), left_out)
+            return ParsedPython(parse_module("\n".join(lines)), left_out)
         except SyntaxError as exc:
             if not tolerant or len(left_out) >= _MAX_LEFT_OUT_LINES:
                 break
@@ -115,12 +116,6 @@ def extract_code(text: str) -> str:
         lines = map(str.strip, text.split("\n"))
         return "\n".join(line[4:] for line in lines if line[:3] in _PROMPTS)
     return dedent(text) if text[:1] in {" ", "\t"} else text.lstrip("\ufeff")
-
-
-def _parse_silently(text: str) -> ast.Module:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return ast.parse(text)
 
 
 def _translate_python_2(text: str) -> str:
