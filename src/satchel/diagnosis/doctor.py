@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from satchel._optional import installed
-from satchel.diagnosis.file_problems import find_problems, setup_problems
+from satchel.diagnosis.file_problems import ProblemCache, find_problems, setup_problems
 from satchel.errors import Blocked, LockBroken, SatchelError
 from satchel.library.lockfile import interrupted_changes
 from satchel.library.ownership import key_path
@@ -69,8 +69,10 @@ def diagnose(
         problems += _setting_problems(settings)
         problems += _sandbox_problems(settings, snapshot)
         problems += library.strays()
+        cache = ProblemCache(library.integrity)
         for skill in progress if progress is not None else skills:
-            problems += _skill_problems(library, skill, is_refused=skill.ref in tools.refused)
+            is_refused = skill.ref in tools.refused
+            problems += _skill_problems(library, skill, cache, is_refused=is_refused)
     else:
         for skill in skills:
             problems += skill.problems
@@ -78,10 +80,15 @@ def diagnose(
     return problems
 
 
-def _skill_problems(library: Library, skill: Skill, *, is_refused: bool) -> Iterator[Problem]:
+def _skill_problems(
+    library: Library, skill: Skill, cache: ProblemCache, *, is_refused: bool
+) -> Iterator[Problem]:
     """Check one skill in full: its files, its content, and what it needs of this machine."""
     # The author of an installed package's skill is not here.
-    yield from setup_problems(skill) if skill.source in DEPENDENCIES else find_problems(skill)
+    if skill.source in DEPENDENCIES:
+        yield from setup_problems(skill)
+    else:
+        yield from find_problems(skill, cache=cache)
     content = None if is_refused else content_problem(library, skill)
     if content is not None:
         yield content

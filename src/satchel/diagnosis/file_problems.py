@@ -7,18 +7,25 @@ find_file_problems  of a folder
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING
 
 from satchel.errors import SatchelError
+from satchel.i18n import language
+from satchel.runners.build import stamp
 from satchel.runners.scripts import script_problems
 from satchel.skill.document import MANIFEST
 from satchel.skill.eval_file import load_cases
+from satchel.skill.file_references import parent_folders
 from satchel.skill.file_tree import skill_md_name
 from satchel.skill.problems import Problem
 from satchel.skill.reader import load_document
 from satchel.skill.validate import validate_document, validate_folder
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from satchel.library.integrity import IntegrityChecker
     from satchel.skill.document import SkillDocument
     from satchel.skill.model import Skill
 
@@ -30,24 +37,67 @@ def setup_problems(skill: Skill) -> list[Problem]:
     ]
 
 
-def find_problems(skill: Skill, document: SkillDocument | None = None) -> list[Problem]:
+def find_problems(
+    skill: Skill,
+    document: SkillDocument | None = None,
+    cache: ProblemCache | None = None,
+) -> list[Problem]:
     """Return the problems of a skill's files, and what it needs of this machine.
 
     Args:
         skill: The skill.
         document: Its document, if it was read already.
+        cache: Keeps the problems by the digest of the content.
     """
     if skill.origin.remote:  # nothing is fetched for a check
         return list(skill.problems)
     folder, file = os.path.split(skill.path)
     needs = setup_problems(skill)
-    try:
+
+    def find() -> list[Problem]:
         if skill.is_tool:
-            return [*needs, *validate_folder(skill.path), *script_problems(skill.path)]
-        document = document or load_document(folder, file, skill.head.id)
-        return [*needs, *find_file_problems(folder, file, document)]
+            return [*validate_folder(skill.path), *script_problems(skill.path)]
+        loaded = document or load_document(folder, file, skill.head.id)
+        return find_file_problems(folder, file, loaded)
+
+    try:
+        return [*needs, *(cache.problems(skill, find) if cache else find())]
     except SatchelError as exc:
         return [*needs, Problem("unreadable", skill.path, values={"reason": exc.message})]
+
+
+class ProblemCache:
+    """Keeps the problems of skills by the digests of their contents; for one diagnosis.
+
+    Problems also depend on what is outside a skill's folder: the installed programs, and the
+    folders above it in which its commands may find files. The stamps of these folders count too.
+    """
+
+    def __init__(self, integrity: IntegrityChecker) -> None:
+        """Create a cache in the one of the scan."""
+        self._integrity = integrity
+        programs = tuple(map(stamp, os.get_exec_path()))
+        self._surroundings = (programs, sys.version, language())
+        self._stamps_above: dict[str, tuple[tuple[int, ...], ...]] = {}
+
+    def problems(self, skill: Skill, find: Callable[[], list[Problem]]) -> list[Problem]:
+        """The problems of a skill, which `find` finds when they are not cached.
+
+        Raises:
+            SatchelError: the skill cannot be read.
+        """
+        folder = skill.base_dir
+        # The folder above a link is that of its target.
+        parent = folder if os.path.islink(folder) else os.path.dirname(folder)
+        if parent not in self._stamps_above:
+            self._stamps_above[parent] = tuple(
+                stamp(os.path.join(above, name))
+                for above in parent_folders(folder)
+                for name in ("scripts", "references")
+            )
+        digest = self._integrity.digest(skill)
+        key = (digest, skill.path, skill.head.id, self._surroundings, self._stamps_above[parent])
+        return self._integrity.scans.problems(key, find)
 
 
 def find_folder_problems(folder: str) -> list[Problem]:

@@ -105,6 +105,7 @@ class IntegrityChecker:
         self._trust = trust
         self._trace = trace
         self._verified_by_path: dict[str, VerifiedFolder] = {}
+        self._last_known: VerifiedFolder | None = None
         self._cached_file_count = 0
         self._screened_texts: set[str] = set()
 
@@ -465,12 +466,16 @@ class IntegrityChecker:
         path, top_names = skill.base_dir, _top_names(skill)
         survey = list_stamps(path, top_names)
         cached = self._verified_by_path.get(path)
-        if cached is not None and cached.survey == survey:
+        # A content that is about to be used is hashed by this process.
+        if cached is None and not clean:
+            cached = self._last_known
+        if cached is not None and cached.path == path and cached.survey == survey:
             return cached
         real_path = os.path.realpath(path)
-        # A content that is about to be used is hashed by this process.
         if not clean and (cached_tree := self.scans.tree_of(path, survey)) is not None:
-            return VerifiedFolder(path, real_path, top_names, cached_tree, survey)
+            known = VerifiedFolder(path, real_path, top_names, cached_tree, survey)
+            self._last_known = known  # a diagnosis asks several times in a row
+            return known
         tree_digest = hash_tree(FolderTree(path, top_names=top_names))
         locked = locked_files(entry, skill) if entry else ()
         generated_files = find_generated_files(tree_digest.files, locked, real_path)

@@ -15,14 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import adler32, crc32
 
 from satchel._fs import write_atomic
-from satchel.i18n import pack_messages, unpack_messages
 from satchel.library.location_state import BrokenFile, LocationState, ManifestFile
 from satchel.skill.document import SkillHeader
-from satchel.skill.problems import NO_PROBLEMS, Problem
+from satchel.skill.problems import pack_problems, unpack_problems
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from satchel.library.location_state import WalkLimits
     from satchel.library.locations import Location
 
@@ -48,7 +45,7 @@ class _StoredScan(NamedTuple):
     """The values of every `BrokenFile`."""
     manifest_digests: dict[str, str]
     """Folder -> the digest of its skill.yaml."""
-    folder_problems: list[tuple[str, list[_Values]]]
+    folder_problems: list[tuple[str, tuple[_Values, ...]]]
     link_by_target: dict[str, str]
 
 
@@ -96,17 +93,17 @@ def _cache_key(location: Location, limits: WalkLimits) -> _Values:
 
 def _store(state: LocationState) -> _StoredScan:
     headers = [
-        tuple(header._replace(problems=tuple(_pack_problems(header.problems))))
+        tuple(header._replace(problems=pack_problems(header.problems)))
         if header.problems
         else tuple(header)
         for header in state.headers.values()
     ]
     broken_files = [
-        (broken.id, broken.file, broken.stamp, tuple(_pack_problems(broken.problems)))
+        (broken.id, broken.file, broken.stamp, pack_problems(broken.problems))
         for broken in state.broken.values()
     ]
     folder_problems = [
-        (folder, _pack_problems(problems)) for folder, problems in state.folder_problems.items()
+        (folder, pack_problems(problems)) for folder, problems in state.folder_problems.items()
     ]
     return _StoredScan(
         key=_cache_key(state.location, state.limits),
@@ -127,27 +124,16 @@ def _restore(stored: _StoredScan, location: Location, limits: WalkLimits) -> Loc
     new_header = partial(_new_tuple, SkillHeader)
     state.headers = dict(zip(ids, map(new_header, stored.headers), strict=True))
     for values in filter(_header_problems, stored.headers):
-        skill_id, problems = _header_id(values), _unpack_problems(_header_problems(values))
+        skill_id, problems = _header_id(values), unpack_problems(_header_problems(values))
         state.headers[skill_id] = state.headers[skill_id]._replace(problems=problems)
     for skill_id, file, stamp, problems in stored.broken_files:
-        state.broken[skill_id] = BrokenFile(skill_id, file, stamp, _unpack_problems(problems))
+        state.broken[skill_id] = BrokenFile(skill_id, file, stamp, unpack_problems(problems))
     for folder, digest in stored.manifest_digests.items():
         state.manifests[folder] = ManifestFile(digest=digest)
     for folder, problems in stored.folder_problems:
-        state.folder_problems[folder] = list(_unpack_problems(problems))
+        state.folder_problems[folder] = list(unpack_problems(problems))
     state.link_by_target = stored.link_by_target
     return state
-
-
-def _pack_problems(problems: Iterable[Problem]) -> list[_Values]:
-    return [tuple(problem._replace(values=pack_messages(problem.values))) for problem in problems]
-
-
-def _unpack_problems(packed_problems: Iterable[_Values]) -> tuple[Problem, ...]:
-    problems = [Problem(*values) for values in packed_problems]
-    if not problems:
-        return NO_PROBLEMS
-    return tuple(problem._replace(values=unpack_messages(problem.values)) for problem in problems)
 
 
 def cache_path(cache: str, key: _Values) -> str:

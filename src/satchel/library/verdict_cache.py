@@ -1,7 +1,7 @@
-"""The cache of scanned contents.
+"""The cache of what was found in contents: reports of the scan, and problems of files.
 
-Reports on scanned contents are kept by digest in the user's cache folder, which no project can
-choose, in one folder per version of the rules; deleting it costs a new scan.
+Results are kept by digest in the user's cache folder, which no project can choose, in one folder
+per version of the code that finds them; deleting it costs the work again.
 """
 
 from __future__ import annotations
@@ -14,11 +14,15 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from satchel._fs import write_atomic
+from satchel.skill.problems import pack_problems, unpack_problems
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from satchel.library.fingerprint import Survey
     from satchel.security.report import ScanReport
     from satchel.skill.file_tree import Tree, TreeDigest
+    from satchel.skill.problems import Problem
 
 _MAX_SHARD_BYTES = 256 << 10
 
@@ -34,7 +38,15 @@ class VerdictCache:
 
     @cached_property
     def _reports(self) -> _TextTable:
-        name = f"scans-{_rules_version()}"
+        return self._open_results("scans", "security")
+
+    @cached_property
+    def _problems(self) -> _TextTable:
+        return self._open_results("problems", "skill", "runners", "locale")
+
+    def _open_results(self, name: str, *code: str) -> _TextTable:
+        """Open the table of results that the code in some folders of this package made."""
+        name = f"{name}-{_code_version(code)}"
         return _TextTable(os.path.join(self._folder, name) if self._folder else "")
 
     def report(self, digest: str) -> ScanReport | None:
@@ -55,6 +67,25 @@ class VerdictCache:
             report = _security().scan_tree(tree)
             self.remember(digest, report)
         return report
+
+    def problems(self, key: object, find: Callable[[], list[Problem]]) -> list[Problem]:
+        """The problems of a skill's files, which `find` finds when they are not cached.
+
+        Args:
+            key: All that they depend on, beside the code of this package.
+            find: Finds them.
+        """
+        import json  # not on the way of `list`
+
+        name = _checksum(key)
+        with self._lock:
+            text = self._problems.get(name)
+        if text:
+            return list(unpack_problems(json.loads(text)))
+        problems = find()
+        with self._lock:
+            self._problems.put(name, json.dumps(pack_problems(problems)))
+        return problems
 
     def has_text(self, text: str) -> bool:
         """Whether `add_text` was called with this text before."""
@@ -165,16 +196,17 @@ def _text_key(text: str) -> str:
 
 
 @cache
-def _rules_version() -> str:
-    """Checksum over the scanner's files and its character tables."""
+def _code_version(names: tuple[str, ...]) -> str:
+    """Checksum over the files in some folders of this package, and its character tables."""
     from satchel import _unicode
 
     with open(_unicode.__file__, "rb") as stream:
         version = crc32(stream.read())
-    rules = os.path.join(os.path.dirname(os.path.abspath(_unicode.__file__)), "security")
-    for folder, folders, files in os.walk(rules):
-        folders[:] = sorted(set(folders) - {"__pycache__"})
-        for name in sorted(files):
-            with open(os.path.join(folder, name), "rb") as stream:
-                version = crc32(stream.read(), version)
+    package = os.path.dirname(os.path.abspath(_unicode.__file__))
+    for top in names:
+        for folder, folders, files in os.walk(os.path.join(package, top)):
+            folders[:] = sorted(set(folders) - {"__pycache__"})
+            for name in sorted(files):
+                with open(os.path.join(folder, name), "rb") as stream:
+                    version = crc32(stream.read(), version)
     return f"{version:08x}"

@@ -144,12 +144,17 @@ def _find_absent_scripts(line: str, folder: str, *patterns: re.Pattern[str]) -> 
     if not os.path.exists(f"{folder}/scripts"):
         patterns = tuple(pattern for pattern in patterns if pattern is not _SCRIPT_COMMAND)
     paths = dict.fromkeys(path for pattern in patterns for path in pattern.findall(line))
-    folders = [os.path.join(folder, *[os.pardir] * up) for up in range(_MAX_PARENT_FOLDERS + 1)]
+    folders = (folder, *parent_folders(folder)) if paths else ()
     return [
         path
         for path in paths
         if not any(os.path.exists(os.path.join(parent, path)) for parent in folders)
     ]
+
+
+def parent_folders(folder: str) -> list[str]:
+    """List the folders above a skill in which its commands may find files."""
+    return [os.path.join(folder, *[os.pardir] * up) for up in range(1, _MAX_PARENT_FOLDERS + 1)]
 
 
 def _resolve_link(target: str) -> str:

@@ -7,9 +7,12 @@ other agents may read it differently.
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from satchel.i18n import Message, render
+from satchel.i18n import Message, pack_messages, render, unpack_messages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 Severity = Literal["error", "warning", "note"]
 _PHRASE_VALUES = frozenset((
@@ -267,3 +270,18 @@ REPAIRS = frozenset((
 
 NO_PROBLEMS: tuple[Problem, ...] = ()
 """Shared by all headers without problems."""
+
+
+def pack_problems(problems: Iterable[Problem]) -> tuple[tuple[Any, ...], ...]:
+    """Convert problems for a cache: only tuples, mappings, texts and numbers."""
+    return tuple(
+        tuple(problem._replace(values=pack_messages(problem.values))) for problem in problems
+    )
+
+
+def unpack_problems(packed_problems: Iterable[Iterable[Any]]) -> tuple[Problem, ...]:
+    """Restore the problems given to `pack_problems`."""
+    problems = [Problem(*values) for values in packed_problems]
+    if not problems:
+        return NO_PROBLEMS
+    return tuple(problem._replace(values=unpack_messages(problem.values)) for problem in problems)
