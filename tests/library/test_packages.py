@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -59,6 +60,19 @@ def test_the_packages_of_this_process_are_the_last_choice(project, monkeypatch):
         "package:fastapi", *(["package:pydantic-ai-slim"] * 9),
     ]  # fmt: skip
     assert all(skill.origin.version for skill in skills)
+
+
+@pytest.mark.parametrize("receipt", ["uv-receipt.toml", "pipx_metadata.json"])
+def test_the_environment_of_an_installed_tool_is_no_projects(project, monkeypatch, receipt):
+    monkeypatch.delenv("VIRTUAL_ENV")
+    own = project.parent / "own"
+    python_package(environment(own), "left", "tool")
+    monkeypatch.setattr(sys, "prefix", str(own))
+    assert list(found(Satchel.for_project(project))) == ["tool"]
+    (own / receipt).touch()
+    assert list(found(Satchel.for_project(project))) == []
+    monkeypatch.setenv("VIRTUAL_ENV", str(own))
+    assert list(found(Satchel.for_project(project))) == ["tool"]
 
 
 def test_node_modules_are_found_in_both_layouts_and_in_scopes(project):

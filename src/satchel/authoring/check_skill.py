@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from satchel.authoring import text_rules
 from satchel.authoring.check_tool import check_tool
 from satchel.authoring.checklist import CheckSheet
-from satchel.diagnosis.file_problems import find_file_problems
-from satchel.errors import NotFound, Refused
+from satchel.diagnosis.file_problems import find_file_problems, unreadable_problem
+from satchel.errors import NotFound, Refused, SatchelError
 from satchel.i18n import say
 from satchel.skill.document import MANIFEST
 from satchel.skill.file_tree import skill_md_name
@@ -76,15 +76,17 @@ def check_skill_md(folder: str, *, data: bytes | None = None) -> CheckSheet:
     Args:
         folder: The skill's folder, absolute.
         data: Content of SKILL.md; None reads the file.
-
-    Raises:
-        SatchelError: there is no SKILL.md, or it cannot be read.
     """
     file = skill_md_name(os.listdir(folder))
     path = os.path.join(folder, file)
     sheet = CheckSheet("skill", path)
     if data is None:
-        document = load_document(folder, file)
+        try:
+            document = load_document(folder, file)
+        except SatchelError as exc:
+            sheet.judge_problems("skill-valid", [unreadable_problem(path, exc)])
+            sheet.skip_rest(say("does not apply"))
+            return sheet
         problems = find_file_problems(folder, file, document)
     else:
         document, problems = validate_draft(data, folder, file)
@@ -185,9 +187,12 @@ def check_folder(
     folder = os.path.abspath(folder)
     files = main_files(folder)
     if not files:
-        if os.path.lexists(os.path.join(folder, "skill.yml")):
-            problem = Problem("tool-file-name")
-            raise NotFound(problem.message, problem.fix)
+        misnamed = os.path.join(folder, "skill.yml")
+        if os.path.lexists(misnamed):
+            sheet = CheckSheet("tool", misnamed)
+            sheet.judge_problems("manifest-valid", [Problem("tool-file-name")])
+            sheet.skip_rest(say("`skill.yaml` is not valid"))
+            return [sheet.report(os.path.basename(folder), folder)]
         raise NotFound(
             say("There is no SKILL.md in `{path}`", path=folder),
             say("Give the folder of a skill"),

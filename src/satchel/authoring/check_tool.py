@@ -36,6 +36,7 @@ _RULE_BY_CODE = {
     "tool-runtime": "entry-fits",
     "tool-entry-missing": "entry-fits",
     "tool-entry-path": "entry-fits",
+    "tool-go-module": "go-builds",
 }
 """Code of a manifest's problem -> its rule, other than `manifest-valid`."""
 _SOURCE_ENDINGS = (".c", ".cc", ".cpp", ".rs", ".go", ".ts", ".java", ".swift", ".zig", ".h")
@@ -119,11 +120,7 @@ def _judge_start(sheet: CheckSheet, folder: str, manifest: ToolManifest, line: i
         is_fitting = ending in _ENTRY_ENDINGS[manifest.runtime]
         sheet.skip(say("does not apply"), "entry-executable")
     sheet.require("entry-fits", is_fitting, line, entry=entry[:100])
-    if manifest.runtime == "go":
-        if not os.path.isfile(os.path.join(folder, "go.mod")):
-            values = {"name": os.path.basename(folder)}
-            sheet.judge_problems("go-builds", [Problem("tool-go-module", folder, values=values)])
-    else:
+    if manifest.runtime != "go":
         sheet.skip(say("does not apply"), "go-builds")
 
 

@@ -221,7 +221,7 @@ class CheckResult(NamedTuple):
             "code": self.code if self.state == "fail" else None,
             "box": rule.box or None,
             "section": rule.section,
-            "severity": rule.severity,
+            "severity": self.severity,
             "state": self.state,
             "demand": say(rule.demand),
             "path": self.path or None,

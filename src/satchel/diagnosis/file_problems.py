@@ -7,11 +7,14 @@ find_file_problems  of a folder
 from __future__ import annotations
 
 import os
+import stat
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from satchel.errors import SatchelError
 from satchel.i18n import language
+from satchel.library.skill_files import not_a_file_problem
 from satchel.runners.build import stamp
 from satchel.runners.scripts import script_problems
 from satchel.skill.document import MANIFEST
@@ -63,7 +66,7 @@ def find_problems(
     try:
         return [*needs, *(cache.problems(skill, find) if cache else find())]
     except SatchelError as exc:
-        return [*needs, Problem("unreadable", skill.path, values={"reason": exc.message})]
+        return [*needs, unreadable_problem(skill.path, exc)]
 
 
 class ProblemCache:
@@ -100,6 +103,15 @@ class ProblemCache:
         return self._integrity.scans.problems(key, find)
 
 
+def unreadable_problem(path: str, exc: SatchelError) -> Problem:
+    """The problem of a skill's file that cannot be read, as the library reports it."""
+    with suppress(OSError):
+        mode = os.stat(path).st_mode
+        if not stat.S_ISREG(mode):
+            return not_a_file_problem(path, os.path.basename(path), mode)
+    return Problem("unreadable", path, values={"reason": exc.why})
+
+
 def find_folder_problems(folder: str) -> list[Problem]:
     """Return the problems of a folder with a SKILL.md, a skill.yaml or both."""
     names = os.listdir(folder)
@@ -112,7 +124,7 @@ def find_folder_problems(folder: str) -> list[Problem]:
             path = os.path.join(folder, MANIFEST)
             problems += [*validate_folder(path), *script_problems(path)]
     except SatchelError as exc:
-        problems.append(Problem("unreadable", folder, values={"reason": exc.message}))
+        problems.append(unreadable_problem(os.path.join(folder, file or MANIFEST), exc))
     return problems
 
 

@@ -36,6 +36,9 @@ _MAX_PACKAGE_JSON_BYTES = 1 << 20
 _DIST_INFO = ".dist-info"
 _SKILL_ROW = re.compile(r'(?m)^((?:[^/\n",]+/)+\.agents/skills)/[^\n",]+/SKILL\.md,')
 """A row of a `RECORD`: the path of a skill, its digest and its size."""
+_TOOL_RECEIPTS = ("uv-receipt.toml", "pipx_metadata.json")
+"""Files of an environment that `uv tool install` or `pipx install` made for one program: its other
+packages are what that program needs, and no project of the user depends on them."""
 _NAME = re.compile(r"@?[\w.+!-]{1,200}")
 """The name of a package, of a scope, or of a folder with both name and version."""
 
@@ -134,15 +137,18 @@ def _site_packages(settings: Settings) -> list[str]:
     """The folders of the Python packages of a project.
 
     Its environment is the nearest `.venv` that does not lead out of its folder, else the active
-    environment, else that of this process.
+    environment, else that of this process, unless uv or pipx made that one for Satchel alone.
     """
     for level in settings.levels:
         environment = f"{level}/.venv"
         if os.path.isfile(f"{environment}/pyvenv.cfg") and is_really_inside(environment, level):
             break
     else:
-        active = os.environ.get("VIRTUAL_ENV") or ""
-        environment = active if os.path.isabs(active) else sys.prefix
+        environment = os.environ.get("VIRTUAL_ENV") or ""
+        if not os.path.isabs(environment):
+            environment = sys.prefix
+            if any(os.path.isfile(f"{environment}/{file}") for file in _TOOL_RECEIPTS):
+                return []
     names = ["Lib"]
     with suppress(OSError):
         pythons = os.listdir(f"{environment}/lib")

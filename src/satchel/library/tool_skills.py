@@ -6,7 +6,6 @@ verified as a whole before its tools are offered.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from satchel._unicode import replace_unprintable
@@ -129,9 +128,6 @@ def check_manifest(
     problems = tuple(problem.at(file) for problem in reading.problems)
     if reading.manifest is None or manifest_file.header is None:
         return _unusable(*problems)
-    if reading.manifest.runtime == "go" and not os.path.isfile(f"{path}/go.mod"):
-        values = {"name": os.path.basename(path)}
-        return _unusable(Problem("tool-go-module", file, values=values))
     # A folder with both files is one skill, with the name of its SKILL.md.
     header = state.headers.get(folder)
     skill = Skill(header or manifest_file.header, state.location.origin)

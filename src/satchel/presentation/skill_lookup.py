@@ -150,7 +150,7 @@ def find_editable_skill(satchel: Satchel, ref: str) -> Skill:
 def _as_skill(satchel: Satchel, item: BrokenSkill) -> Skill | None:
     """A placeholder for a broken file, so that it can be edited; None for other files."""
     folder, file = os.path.split(item.problem.path)
-    if file.lower() not in ("skill.md", "skill.yaml"):
+    if file.lower() not in ("skill.md", "skill.yaml", "skill.yml"):
         return None
     locations = [
         location

@@ -267,7 +267,8 @@ def split_sentence(sentence: str) -> tuple[SentencePart, ...]:
         if text:
             is_code = index % 2 == 1
             is_command = is_code and text.startswith("satchel ")
-            parts.append(SentencePart(printable(text), is_code, is_command))
+            lines = "\n".join(map(printable, text.split("\n")))
+            parts.append(SentencePart(lines, is_code, is_command))
     return tuple(parts)
 
 

@@ -113,7 +113,7 @@ def load_manifest(folder: str) -> ManifestResult:
 
 
 def check_entry(result: ManifestResult, folder: str) -> ManifestResult:
-    """Remove the manifest when the entry is no file inside the folder."""
+    """Remove the manifest when the entry is no file inside the folder, or lacks its Go module."""
     if result.manifest is None:
         return result
     values = {"entry": result.manifest.entry}
@@ -126,11 +126,14 @@ def check_entry(result: ManifestResult, folder: str) -> ManifestResult:
         problem = Problem("tool-entry-missing", line=line, values=values)
     else:
         try:
-            if stat.S_ISREG(os.fstat(descriptor).st_mode):
-                return result
+            is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
         finally:
             os.close(descriptor)
         problem = Problem("tool-entry-path", line=line, values=values)
+        if is_file:
+            if result.manifest.runtime != "go" or os.path.isfile(os.path.join(folder, "go.mod")):
+                return result
+            problem = Problem("tool-go-module", values={"name": os.path.basename(folder)})
     return result._replace(manifest=None, problems=(*result.problems, problem))
 
 

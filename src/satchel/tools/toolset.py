@@ -168,17 +168,24 @@ class ProgramTools:
 
 def _find_broken_skill(snapshot: ToolSnapshot, tool: str) -> SatchelError | None:
     """Find the error of a broken skill.yaml in the folder whose tools would have this prefix."""
-    for problem in snapshot.problems:
-        folder = os.path.basename(os.path.dirname(problem.path)).replace("-", "_")
-        if problem.severity == "error" and (tool == folder or tool.startswith(f"{folder}_")):
-            fault, fix = describe_problem(problem)
-            message = Message(
-                "The skill `{name}` cannot be read: {problem}",
-                name=one_line(folder, 64),
-                problem=fault,
-            )
-            return SkillBroken(message, for_person(fix))
-    return None
+    broken_skills = (
+        (os.path.basename(os.path.dirname(problem.path)).replace("-", "_"), problem)
+        for problem in snapshot.problems
+        if problem.severity == "error"
+    )
+    candidates = [
+        (folder, problem)
+        for folder, problem in broken_skills
+        if tool == folder or tool.startswith(f"{folder}_")
+    ]
+    if not candidates:
+        return None
+    folder, problem = max(candidates, key=lambda pair: len(pair[0]))
+    fault, fix = describe_problem(problem)
+    message = Message(
+        "The skill `{name}` cannot be read: {problem}", name=one_line(folder, 64), problem=fault
+    )
+    return SkillBroken(message, for_person(fix))
 
 
 def revision_of(library: Library, tool: str) -> str:
