@@ -121,6 +121,30 @@ def pdf_form(folder: str) -> Service:
     return ModelServer(script).start()
 
 
+def invoice_model(folder: str) -> Service:
+    """A scripted model that seldom writes the line `Total:` without the skill, and its judge."""
+    from collections import Counter
+
+    from evals_world import answers_of, grade, is_judge
+    from model_server import ModelServer, Reply
+
+    counts: Counter[tuple[str, bool]] = Counter()
+
+    def script(request: Request) -> Reply:
+        if is_judge(request):
+            return grade(*("Total:" in answer for answer in answers_of(request)))
+        has_skill = "Skill" in request.tools
+        if has_skill and request.step == 0:
+            return Reply(calls=[("Skill", {"name": "invoice-total"})])
+        prompt = request.last_user.partition("\n")[0]
+        number = counts[prompt, has_skill]
+        counts[prompt, has_skill] += 1
+        is_good = (number < 4 or "tea" not in prompt) if has_skill else number == 0
+        return Reply("Added up.\nTotal: 12.00" if is_good else "It comes to 12.")
+
+    return ModelServer(script).start()
+
+
 FIXTURES: dict[str, Callable[[str], Service | None]] = {
     "three-skills": three_skills,
     "git": git,
@@ -141,6 +165,7 @@ FIXTURES: dict[str, Callable[[str], Service | None]] = {
         "Task: Ada writes the release notes, by Thursday.",
         "决定：周五发布 2.0。\n\n任务：小李写发布说明，周四前完成。",
     ),
+    "invoice-model": invoice_model,
     "weekly-report": weekly_report,
     "pdf-form": pdf_form,
 }

@@ -117,6 +117,7 @@ cli.modules = {
     "check": "commands.check:check",
     "test": "commands.test:test",
     "eval": "commands.eval:eval_",
+    "improve": "commands.improve:improve",
     "scan": "commands.scan:scan",
     "verify": "commands.verify:verify",
     "trust": "commands.trust:trust",

@@ -84,6 +84,10 @@ if TYPE_CHECKING:
 
 WORKERS_COUNT = 4
 _FORMAT_VERSION = 1
+_EXAMPLE = (
+    '\n{"evals": [{"id": "sum", "prompt": "Add 4.00 and 8.00", '
+    '"expectations": ["States a total of 12.00"]}]}'
+)
 
 
 class EvalOptions(NamedTuple):
@@ -137,7 +141,8 @@ class Evaluation:
         if not self.cases:
             raise NotFound(
                 say("`{name}` has no cases to evaluate", name=skill.name),
-                say("Write prompts with expectations to `{path}`", path="evals/evals.json"),
+                say("Write prompts with expectations to `{path}`", path="evals/evals.json")
+                + _EXAMPLE,
             )
         self.repeats = options.repeats or default_repeats(len(self.cases))
         self.budget = CostBudget()

@@ -42,7 +42,7 @@ class EvalReceipt(NamedTuple):
     def __str__(self) -> str:
         figures = self.figures
         text = say(
-            "{model}: {verdict}, {rate} % with, {other} % without ({low} to {high}, n = {count})",
+            "{verdict}, {rate} % with, {other} % without ({low} to {high}, n = {count}), {model}",
             model=self.model,
             verdict=say(self.verdict),
             rate=round(100 * figures["rate"]),
@@ -51,7 +51,7 @@ class EvalReceipt(NamedTuple):
             high=f"{100 * figures['high']:+.0f}",
             count=figures["pairs"],
         )
-        return f"{text}{say(', ')}{say('out of date')}" if self.is_stale else text
+        return f"{say('out of date')}{say(': ')}{text}" if self.is_stale else text
 
     def to_dict(self) -> dict[str, Any]:
         """The form for `--json`."""

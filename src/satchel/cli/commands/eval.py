@@ -144,9 +144,9 @@ def _confirm(
         is_priced = is_priced and estimate.cost is not None
         total += estimate.cost or 0.0
         text = say(
-            "{name}: {cases} cases × {repeats}, {runs} runs and {grades} requests to the judge",
+            "{name}: {cases} × {repeats}, {runs} runs and {grades} requests to the judge",
             name=one_line(evaluation.skill.name),
-            cases=len(evaluation.cases),
+            cases=plural(len(evaluation.cases), say("case"), say("cases")),
             repeats=evaluation.repeats,
             runs=f"{estimate.runs:,}",
             grades=f"{estimate.grades:,}",
