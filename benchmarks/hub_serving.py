@@ -8,8 +8,8 @@ Writes the skills of the corpus (name, description and 400 characters of each) a
 - seconds to publish and build from nothing, to build again after one release, and from the
   commits alone
 - requests and bytes of a cold install, of a second skill, of the same again, after a release
-- installs per second that Caddy serves from the hub, beside the same bytes as plain files, and
-  those that a client fetches and verifies
+- installs per second that Caddy serves from the hub, in turns with the same bytes as plain files,
+  with a bootstrapped 95 % interval of their ratio, and those that a client fetches and verifies
 - search in the hub's list beside the same detector on a local library (median and p95)
 """
 
@@ -20,6 +20,7 @@ import http.client
 import json
 import lzma
 import os
+import random
 import re
 import shutil
 import statistics
@@ -44,6 +45,7 @@ from satchel.store.hub_client.hubs import Hubs, listed_skills
 from satchel.store.signing import SshKey
 
 NAME = "skills.bench.example"
+_BOOTSTRAP_SAMPLES = 10_000
 QUERIES = (
     "review a contract", "make a chart from a csv file", "write release notes", "resize images",
     "deploy to kubernetes", "fix a flaky test", "translate a document into Chinese",
@@ -192,6 +194,7 @@ def main() -> None:
     parser.add_argument("--corpus", type=Path, required=True)
     parser.add_argument("--skills", type=int, default=69_568)
     parser.add_argument("--pages", action="store_true", help="also write the pages")
+    parser.add_argument("--turns", type=int, default=10, help="of hub beside plain files")
     parser.add_argument("--folder", type=Path, help="keep the hub here")
     options = parser.parse_args()
     top = options.folder or Path(tempfile.mkdtemp(prefix="hub-"))
@@ -249,12 +252,14 @@ def main() -> None:
         paths = [path for path, _ in counter.requests]
         counter.take()
         search(hub, folders)
-        throughput(hub, address, names, paths, top)
+        throughput(hub, address, names, paths, top, turns=options.turns)
     if options.folder is None:
         shutil.rmtree(top)
 
 
-def throughput(hub: Hub, address: str, names: list[str], paths: list[str], top: Path) -> None:
+def throughput(
+    hub: Hub, address: str, names: list[str], paths: list[str], top: Path, *, turns: int
+) -> None:
     """Compare the requests of an install with those for the same bytes as plain files."""
     flat = [f"flat/{at}" for at in range(len(paths))]
     (top / "hub" / "flat").mkdir()
@@ -263,19 +268,27 @@ def throughput(hub: Hub, address: str, names: list[str], paths: list[str], top: 
     share = 600
     rates: dict[str, list[float]] = {"hub": [], "plain files": [], "verified by a client": []}
     with ProcessPoolExecutor(2) as pool:
-        for turn in range(5):
-            for kind, wanted in (("hub", paths), ("plain files", flat)):
+        for turn in range(turns):
+            kinds = [("hub", paths), ("plain files", flat)]
+            for kind, wanted in kinds[:: -1 if turn % 2 else 1]:
                 began = time.perf_counter()
                 sum(pool.map(plain, [address] * 2, [wanted * share] * 2))
                 rates[kind].append(2 * share / (time.perf_counter() - began))
-            lots = [names[300 * turn + 150 * at :][:100] for at in range(2)]
+            first = 300 * turn % max(1, len(names) - 250)
+            lots = [names[first + 150 * at :][:100] for at in range(2)]
             began = time.perf_counter()
             done = sum(pool.map(installs, [hub] * 2, lots))
             rates["verified by a client"].append(done / (time.perf_counter() - began))
     for kind, found in rates.items():
         print(f"installs per second, {kind}: {statistics.median(found):.0f}")
-    ratio = statistics.median(rates["hub"]) / statistics.median(rates["plain files"])
-    print(f"hub beside plain files: {ratio:.2f}")
+    ratios = [hub / flat for hub, flat in zip(rates["hub"], rates["plain files"], strict=True)]
+    chance = random.Random(1)
+    samples = sorted(
+        statistics.median(chance.choices(ratios, k=turns)) for _ in range(_BOOTSTRAP_SAMPLES)
+    )
+    low, high = (samples[int(_BOOTSTRAP_SAMPLES * share)] for share in (0.025, 0.975))
+    print(f"hub beside plain files, {turns} turns: {statistics.median(ratios):.2f}, "
+          f"95 % interval {low:.2f} to {high:.2f}")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -112,7 +112,10 @@ def test_readers_follow_the_new_key_of_a_hub_once(shell, store, write_skill, old
     words = ["hub", "rotate", store, keys["acme2"], "--key"]
     shell.fails(4, "not the key of", *words, keys["mallory"])
     shell.ok(*words, keys["hub"])
+    shell.fails(4, "had this key before", *words, keys["acme2"])
+    shell.fails(4, "had this key before", "hub", "rotate", store, keys["hub"], *words[4:], words[3])
     shell.fails(4, "not the key of", "hub", "build", store, "--key", keys["hub"])
+    assert "Pass the hub's key" in shell.err
     shell.ok("hub", "build", store, "skills", "--key", keys["acme2"])
     note = f"has the new key {key_fingerprint(SshKey(keys['acme2']).public)}"
     assert note in old.run("install", "beta/plan", "--yes")

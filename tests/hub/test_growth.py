@@ -101,21 +101,17 @@ def test_a_release_and_a_revocation_read_and_write_few_files(count, add_skills, 
     assert all(number <= limit for number, limit in zip(counts, (70, 30, 60, 30), strict=True)), (
         counts
     )
-    pages = {path.name for path in Path(store, "acme").glob("*.html")}
-    assert len(pages) <= 3
+    first_page = Path(store, "index.html").read_text()
+    assert first_page.count('<th scope="row">') == min(count, 200)
 
 
-def test_a_publisher_with_many_skills_has_several_pages(add_skills, measure, shell, store):
+def test_a_revoked_skill_is_not_listed(add_skills, measure, shell, store):
     add_skills(250)
     measure()
-    pages = {path.name: path.read_text() for path in Path(store, "acme").glob("*.html")}
-    assert ">Part 3</a>" in pages.pop("index.html")
-    (text,) = pages.values()
-    assert "skill-" in text
     state = shell.build(store)["state"]
     with open_storage(store) as storage:
         rows = [row for part in storage.listed(state["search"]) for row in part]
-    assert len(rows) == 250  # the revoked skill is not listed
+    assert len(rows) == 250
 
 
 def test_a_hub_of_an_older_version_says_what_its_keeper_must_do(shell, store, keys, write_skill):
@@ -124,9 +120,9 @@ def test_a_hub_of_an_older_version_says_what_its_keeper_must_do(shell, store, ke
     state = Path(store, "state")
     state.write_bytes(state.read_bytes().replace(b'"format":2', b'"format":1'))
     for words in (["hub", "check", store], ["hub", "add", store, "--yes"]):
-        shell.fails(4, "The hub has the format of Satchel 0.2", *words)
+        shell.fails(4, "The hub has the format 1, not 2", *words)
         assert "satchel hub build --rebuild" in shell.err
-    shell.fails(4, "the format of Satchel 0.2", "hub", "build", store, "--key", keys["hub"])
+    shell.fails(4, "the format 1, not 2", "hub", "build", store, "--key", keys["hub"])
     shell.publish(store, write_skill("acme/plan"))
     shell.build(store, "--rebuild")
     assert shell.check(store)["releases"] == 2

@@ -141,3 +141,18 @@ def test_a_push_to_a_repository_on_this_machine_is_on_the_disk(
     assert len(synced) >= len(objects)
     after = [line for line in lines[branch + 1 :] if "sync" in line]
     assert any("syncfs(" in line or "refs/heads>" in line for line in after)
+
+
+def test_a_lock_that_a_power_cut_left_is_named(shell, make_store, write_skill):
+    store = make_store("git")
+    shell.init(store, "acme")
+    write_skill()
+    lock = Path(store, "refs/heads/main.lock")
+    lock.touch()
+    os.utime(lock, (0, 0))
+    words = ["hub", "build", store, "skills", "--key", shell.keys["hub"]]
+    shell.fails(4, "The repository is locked", *words)
+    assert "refs/heads/main.lock" in "".join(shell.err.split())
+    lock.unlink()
+    shell.ok(*words)
+    assert shell.check(store)["releases"] == 1

@@ -89,6 +89,17 @@ def test_search_runs_from_static_files(chromium, address):
     assert wrong == []
 
 
+def test_the_page_of_a_publisher_lists_its_skills(chromium, address):
+    page, wrong = open_page(chromium, address)
+    page.goto(f"{address}/acme/notes/")
+    page.get_by_role("link", name="← acme").click()
+    page.locator("#rows tr").first.wait_for()
+    assert page.locator("#rows th").all_inner_texts() == ["acme/hostile", "acme/notes"]
+    page.get_by_role("link", name="acme/notes").click()
+    page.get_by_role("heading", name="notes", level=1).wait_for()
+    assert wrong == []
+
+
 def test_a_hostile_skill_does_nothing(chromium, address):
     page, wrong = open_page(chromium, address)
     page.goto(f"{address}/acme/hostile/")

@@ -77,7 +77,7 @@ def test_caddy_sends_the_headers_of_the_guide(shell, store, write_skill, tmp_pat
         assert _headers(f"{address}/") == _headers(f"{address}/acme/notes/") == page
         script = (200, "text/javascript", "max-age=600", "gzip")
         assert _headers(f"{address}/assets/hub.js") == script
-        index = f"{address}/acme/.well-known/agent-skills/index.json"
+        index = f"{address}/acme/notes/.well-known/agent-skills/index.json"
         assert _headers(index)[:3] == (200, "application/json", "max-age=600")
         status, _, cache, _ = _headers(f"{address}/index/00/{'0' * 64}")
         assert (status, "immutable" in cache) == (404, False)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from satchel.store.hub_client.format import HubState, Row
 
 UNUSED = "unused.jsonl.gz"
-_FOLDERS = ("blobs", "changes", "index", "publishers", "revoked", "search")
+_FOLDERS = ("blobs", "changes", "index", "revoked", "search")
 _DAY_S = 86_400
 
 

@@ -161,12 +161,14 @@ def stage_folder(
         refused: Receives the reason of each skill that cannot be released, by name.
     """
     drafts: list[Draft] = []
-    if not os.path.isdir(folder):
-        raise NotFound(say("There is no `{path}`", path=folder), say("Check the path"))
-    for path in sorted(Path(folder).glob("*/*/")):
+    paths = sorted(Path(folder).glob("[!.]*/[!.]*/"))
+    if not any(main_file(os.listdir(path)) for path in paths):
+        raise NotFound(
+            say("`{path}` has no skill in a folder `publisher/skill`", path=folder),
+            say("Check the path"),
+        )
+    for path in paths:
         publisher, name = path.parent.name, f"{path.parent.name}/{path.name}"
-        if publisher.startswith(".") or path.name.startswith("."):
-            continue
         try:
             draft = _changed_draft(ledger, str(path), name)
             if draft is None:
@@ -241,24 +243,17 @@ def publish(ledger: HubLedger, drafts: Sequence[Draft], key: SshKey) -> int:
     commit_number = ledger.count
     for batch in batches(drafts):
         changes = [draft.change for draft in batch]
-        if not _needed_releases(ledger, changes, key):
-            for draft in batch:
-                _restore_blob(ledger.storage, draft)
-            continue
-        for draft in batch:
-            if draft.archive:
-                ledger.storage.put_content("blobs", draft.archive)
-        rows = sign_changes(changes, ledger.hub, key)
-        commit_number = ledger.append(partial(_needed_releases, ledger, rows, key))
+        is_needed = bool(_needed_releases(ledger, changes, key))
+        for draft in batch:  # also those that the hub has: a blob may be lost
+            path = hub_format.content_path("blobs", draft.change["blob"])
+            data = draft.archive
+            if data and (is_needed or ledger.storage.get(path, len(data)) != data):
+                ledger.storage.put_content("blobs", data)
+        if is_needed:
+            rows = sign_changes(changes, ledger.hub, key)
+            commit_number = ledger.append(partial(_needed_releases, ledger, rows, key))
+        ledger.storage.save()
     return commit_number
-
-
-def _restore_blob(storage: Storage, draft: Draft) -> None:
-    """Write the blob of a release that the hub has, if it was lost."""
-    path = hub_format.content_path("blobs", draft.change["blob"])
-    if draft.archive and storage.get(path, len(draft.archive)) != draft.archive:
-        storage.put_content("blobs", draft.archive)
-        storage.save()
 
 
 def _needed_releases(ledger: HubLedger, changes: Sequence[Row], key: SshKey) -> list[Row]:
@@ -299,6 +294,14 @@ def _check_publisher(ledger: HubLedger, publisher: str, key: SshKey) -> None:
 def foreign_key_error(owner: str) -> Refused:
     """Return the error for a key that has no right to a change."""
     return Refused(say("This is not the key of `{name}`", name=owner))
+
+
+def _old_key_error(owner: str) -> Refused:
+    """Return the error for a new key that is, or was, in use."""
+    return Refused(
+        say("`{name}` had this key before", name=owner),
+        say("Run `{command}`", command="ssh-keygen -t ed25519"),
+    )
 
 
 def _require_reason(reason: str) -> None:
@@ -352,10 +355,7 @@ def _make_registrations(
         if current == public:
             continue
         if any(past_key.key == public for past_key in ledger.keys(publisher)):
-            raise Refused(
-                say("`{name}` had this key before", name=publisher),
-                say("Run `{command}`", command="ssh-keygen -t ed25519"),
-            )
+            raise _old_key_error(publisher)
         # The hub takes over no publisher that was registered while a folder was built.
         if key.public not in {current, ledger.key} or (current and public == ledger.key):
             raise foreign_key_error(publisher)
@@ -369,6 +369,8 @@ def rotate(ledger: HubLedger, new_key: str, key: SshKey) -> int:
     """Replace the hub's key, also as that of publishers; the old one signs the new one."""
     if key.public != ledger.key:
         raise foreign_key_error(ledger.hub)
+    if new_key in {key.public, *(rotation["previous"] for rotation in ledger.rotations)}:
+        raise _old_key_error(ledger.hub)
     publishers = dict.fromkeys(record.publisher for record in ledger.all_keys())
     change = {"key": new_key, "previous": key.public}
     changes: list[Row] = [

@@ -4,12 +4,11 @@ A page has no inline script or style, and its policy forbids them; all links are
 hub works below any path. Text of a skill is escaped, its SKILL.md is rendered by
 `presentation/skill_html.py`. The pages are a service to people: no client believes them.
 
-Discovery indexes (agent-skills discovery 0.2) are for other clients. There is one per skill and one
-per publisher, since some clients download every entry of an index; that of a publisher whose skills
-are on several pages is empty for the same reason.
+Discovery indexes (agent-skills discovery 0.2) are for other clients. There is one per skill, since
+some clients download every entry of an index.
 
-The skills of a publisher are in one bin of the table `publishers`, or in several that have no other
-publisher: each of these is a page, so that a release rewrites one of them.
+The page of a publisher has no skills itself. Its script reads them from the search list, in which
+they are together, so that a release rewrites no page but that of its skill and the first one.
 """
 
 from __future__ import annotations
@@ -27,17 +26,17 @@ from satchel.presentation.files import FileContent
 from satchel.presentation.skill_html import render_file, show_invisible
 from satchel.skill.file_tree import main_file, read_whole
 from satchel.store.archive import open_packed
-from satchel.store.hub_client.format import TABLES, UNREADABLE, HubTable, content_path
+from satchel.store.hub_client.format import TABLES, UNREADABLE, content_path
 from satchel.store.signing import key_fingerprint
 from satchel.store.sources.discovery import INDEX_PATH, SCHEMA
 from satchel.tools.framing import size_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from satchel.hub.ledger import HubLedger
     from satchel.skill.file_tree import Tree
-    from satchel.store.hub_client.format import HubState, Row
+    from satchel.store.hub_client.format import HubRelease, HubState, Row
 
 _PACKAGE = Path(__file__).parents[1]
 _ASSETS = {
@@ -46,7 +45,7 @@ _ASSETS = {
     "mark.svg": ("ui/static/mark.svg",),
 }
 _MAX_LISTED_COUNT = 200
-"""Skills that the first page lists without a search: those of the first bin of the search list."""
+"""Skills that the first page lists without a search."""
 _MAX_FILES_COUNT = 400
 _MAX_TEXT_BYTES = 1 << 20
 _TONES = {"no findings": "good", "review": "warn", "blocked": "bad"}
@@ -54,26 +53,34 @@ _TONES = {"no findings": "good", "review": "warn", "blocked": "bad"}
 
 def site_files(ledger: HubLedger, state: HubState) -> Iterator[tuple[str, bytes]]:
     """Yield the path and the content of each file to write, for the skills that were touched."""
-    rows = sorted(next(ledger.storage.listed(state.search)), key=lambda row: str(row["name"]))
-    publishers = sorted({str(row["name"]).partition("/")[0] for row in rows})
+    parts = ledger.storage.listed(state.search)
+    rows: list[Row] = []
+    while len(rows) <= _MAX_LISTED_COUNT and (part := next(parts, None)) is not None:
+        rows += part
+    is_whole = next(parts, None) is None
+    rows.sort(key=lambda row: str(row["name"]))
+    publishers = sorted({_publisher(row["name"]) for row in rows})
     for name, asset_parts in _ASSETS.items():
         data = b"".join((_PACKAGE / asset_part).read_bytes() for asset_part in asset_parts)
         yield f"assets/{name}", (_search_words() if name == "hub.js" else b"") + data
-    bins = list(HubTable(ledger.storage, "search", state.search).bins())
     values = {
         "rows": rows[:_MAX_LISTED_COUNT],
-        "total": state.skills if len(bins) > 1 else len(rows),
+        "total": len(rows) if is_whole else state.skills,
         "publishers": publishers[:_MAX_LISTED_COUNT],
     }
     yield "index.html", _render_page("index.html", state, 0, **values)
     names = sorted(name for name in ledger.touched if "/" in name)
     for name in names:
         yield f"{name}/index.html", _render_skill_page(ledger, state, name)
-        release = ledger.newest(name)
-        rows = [release._asdict()] if release else []
-        yield f"{name}/{INDEX_PATH}", _write_discovery_index(rows, 2)
-    for publisher in sorted({name.partition("/")[0] for name in names}):
-        yield from _publisher_files(ledger, state, publisher)
+        yield f"{name}/{INDEX_PATH}", _write_discovery_index(ledger.newest(name))
+    for publisher in sorted(set(map(_publisher, names))):
+        bits = TABLES["search"].bits(publisher)[: TABLES["search"].publisher_bits]
+        page = _render_page("publisher.html", state, 1, publisher=publisher, bits=bits)
+        yield f"{publisher}/index.html", page
+
+
+def _publisher(name: object) -> str:
+    return str(name).partition("/")[0]
 
 
 def _search_words() -> bytes:
@@ -86,41 +93,6 @@ def _search_words() -> bytes:
         "signs": sorted(STOP_SIGNS),
     }
     return f"const WORDS = {json.dumps(words)};\n".encode()
-
-
-def _publisher_files(
-    ledger: HubLedger, state: HubState, publisher: str
-) -> Iterator[tuple[str, bytes]]:
-    """Yield the page and index of a publisher; with several bins, a page for each changed one."""
-    storage, old_state = ledger.storage, ledger.state
-    kind = TABLES["publishers"]
-    within = kind.bits(publisher)[: kind.publisher_bits]
-    bins = list(HubTable(storage, "publishers", state.publishers).bins(within))
-    old_root = old_state.publishers if old_state else ""
-    old_bins = set(HubTable(storage, "publishers", old_root).bins(within))
-    touched = [kind.bits(name) for name in ledger.touched if "/" in name]
-    values = {"publisher": publisher, "parts": [f"{bits[len(within) :]}.html" for bits, _ in bins]}
-    rows: list[Row] = []
-    for (bits, digest), file in zip(bins, values["parts"], strict=True):
-        # Another build that lost may have replaced the page of a touched name.
-        if (bits, digest) in old_bins and not any(name.startswith(bits) for name in touched):
-            continue
-        rows = [
-            row
-            for row in storage.rows("publishers", digest)
-            if row["name"].startswith(f"{publisher}/") and "version" in row
-        ]
-        rows.sort(key=lambda row: str(row["name"]))
-        if len(bins) > 1:
-            yield (
-                f"{publisher}/{file}",
-                _render_page("publisher.html", state, 1, rows=rows, is_part=True, **values),
-            )
-    if len(bins) > 1:
-        rows = []
-    page = _render_page("publisher.html", state, 1, rows=rows, is_part=len(bins) == 1, **values)
-    yield f"{publisher}/index.html", page
-    yield f"{publisher}/{INDEX_PATH}", _write_discovery_index(rows, 1)
 
 
 def _render_skill_page(ledger: HubLedger, state: HubState, name: str) -> bytes:
@@ -189,18 +161,14 @@ def _load_templates() -> Any:
     return environment
 
 
-def _write_discovery_index(rows: Iterable[Row], depth: int) -> bytes:
-    """Write an index of skills, for a folder that is `depth` folders below the hub's root."""
-    up = "../" * (depth + INDEX_PATH.count("/"))
-    skills = [
-        {
-            "name": row["name"].partition("/")[2],
-            "type": "archive",
-            "description": row["description"],
-            "url": up + content_path("blobs", row["blob"]),
-            "digest": f"sha256:{row['blob']}",
-        }
-        for row in rows
-    ]
-    text = json.dumps({"$schema": SCHEMA, "skills": skills}, ensure_ascii=False, indent=1)
-    return (text + "\n").encode()
+def _write_discovery_index(release: HubRelease | None) -> bytes:
+    """Write the index of one skill; empty without a release to install."""
+    skill = release and {
+        "name": release.name.partition("/")[2],
+        "type": "archive",
+        "description": release.description,
+        "url": "../" * (2 + INDEX_PATH.count("/")) + content_path("blobs", release.blob),
+        "digest": f"sha256:{release.blob}",
+    }
+    record = {"$schema": SCHEMA, "skills": [skill] if skill else []}
+    return (json.dumps(record, ensure_ascii=False, indent=1) + "\n").encode()

@@ -16,6 +16,7 @@ import os
 import re
 import subprocess
 import tempfile
+import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from satchel.store.hub_client.format import Row
 
 _BUCKET_SCHEMES = ("s3://", "gs://", "az://")
-_IMMUTABLE_FOLDERS = frozenset(("blobs", "changes", "index", "publishers", "revoked", "search"))
+_IMMUTABLE_FOLDERS = frozenset(("blobs", "changes", "index", "revoked", "search"))
 _GIT_TIMEOUT_S = 600
 _GIT_OPTIONS = (
     "-c", "user.name=satchel", "-c", "user.email=hub@satchel.invalid", "-c", "commit.gpgSign=false",
@@ -54,6 +55,9 @@ _GIT_OPTIONS = (
     "-c", "core.symlinks=false",
 )  # fmt: skip
 _GIT_REJECTED = re.compile(r"non-fast-forward|fetch first|cannot lock ref|failed to update ref")
+_GIT_LOCK = re.compile(r"Unable to create '([^']+\.lock)'")
+_MAX_LOCK_AGE_S = 10.0
+"""A push locks a branch for an instant; a power cut leaves the lock for ever."""
 _DURABLE_RECEIVER = "git -c core.fsync=all receive-pack"
 """Writes a push to a repository on this machine: objects are on the disk before the branch."""
 _SCP_ADDRESS = re.compile(r"([^/\s:@+]+@[^/\s:]+):(?!//)(\S+)\Z")
@@ -91,8 +95,12 @@ class Storage(HubFiles):
             raise Changed(text, rebuild_hint()) from exc
 
     def put(self, path: str, data: bytes) -> None:
-        """Write a file; an older one is replaced."""
-        raise NotImplementedError
+        """Write a file; an older one is replaced. A storage without this is only read."""
+        del path, data
+        raise Refused(
+            say("`{path}` is a web address, which is only read", path=self.name),
+            say("Give the address of the storage"),
+        )
 
     def put_content(self, folder: str, data: bytes) -> str:
         """Write a file that is named after its content; returns the digest.
@@ -146,7 +154,6 @@ def _consequence(folder: str) -> str:
         "index": say("readers cannot install the skills that it lists"),
         "revoked": say("readers install nothing"),
         "search": say("searches in the hub fail"),
-        "publishers": say("pages cannot be made"),
     }
     return consequences.get(folder, "")
 
@@ -220,17 +227,6 @@ class _WebStorage(Storage):
             return self._reader.read(path, limit, has_digest=path != STATE)
         except NotFound:
             return None
-
-    def put(self, path: str, data: bytes) -> None:
-        del path, data
-        raise Refused(
-            say("`{path}` is a web address, which is only read", path=self.name),
-            say("Give the address of the storage"),
-        )
-
-    def create(self, path: str, data: bytes) -> bool:
-        self.put(path, data)
-        return False
 
     def probe(self) -> None:
         self.put("", b"")
@@ -341,6 +337,16 @@ def _cache_control(path: str) -> str:
     return f"public, max-age={60 if is_short else 600}"
 
 
+def _require_fresh_lock(path: str) -> None:
+    """Refuse a lock of git that a killed process left; git itself never removes it."""
+    with suppress(FileNotFoundError):
+        if time.time() - os.stat(path).st_mtime > _MAX_LOCK_AGE_S:
+            raise Refused(
+                say("The repository is locked: `{path}`", path=os.path.normpath(path)),
+                say("If no git process uses it, a killed one left the file: remove it"),
+            )
+
+
 class _GitStorage(Storage):
     """The newest commit of a git repository, in a temporary clone."""
 
@@ -417,6 +423,8 @@ class _GitStorage(Storage):
         except Refused as exc:
             if not _GIT_REJECTED.search(str(exc)):
                 raise
+            if repository and (match := _GIT_LOCK.search(str(exc))):
+                _require_fresh_lock(match[1])
             self._git("fetch", "--quiet", "--depth=1", "origin", self._branch)
             self._git("reset", "--quiet", "--hard", "FETCH_HEAD")
             return False

@@ -155,7 +155,7 @@ def escaping_digest(hub, reader):
 ATTACKS = [
     (rollback, "has 2 commits; 3 were seen"),
     (rollback_on_another_machine, "has 2 commits; 3 were seen"),
-    (withheld_version, "is another file than its state names"),
+    (withheld_version, "`index/.*` of the hub is damaged"),
     (withheld_bin, "has no `index/"),
     (foreign_state_key, "was not signed with its key"),
     (foreign_release_key, "is not signed by its publisher"),

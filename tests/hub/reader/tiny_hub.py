@@ -134,7 +134,7 @@ class TinyHub(HubFiles):
         state = HubState(
             self.name, self.key.public, self.count, digests[self.count],
             self.index(self.releases + self.keys + self._first_keys()),
-            self.put("revoked", pack_rows(self.revoked)), self._search(), "",
+            self.put("revoked", pack_rows(self.revoked)), self._search(),
             len({row["name"] for row in self.releases}), files.timestamp(),
         )._replace(**changes)  # fmt: skip
         self.write("state", files.render_state(state, signer.sign))

@@ -16,18 +16,19 @@ async function lines(path) {
   return text.split("\n").filter(Boolean).map((line) => JSON.parse(line));
 }
 
-/** The digests of the bins below a node of the search list. */
-async function bins(node) {
-  const entries = await lines(place(node));
-  return (await Promise.all(entries.map((entry) => (entry.node ? bins(entry.node) : [entry.bin])))).flat();
+/** The digests of the bins below a node of the search list, only of those for keys that begin so. */
+async function bins(node, start = "") {
+  const entries = (await lines(place(node))).filter((entry) => entry.prefix.startsWith(start) || start.startsWith(entry.prefix));
+  return (await Promise.all(entries.map((entry) => (entry.node ? bins(entry.node, start.slice(entry.prefix.length)) : [entry.bin])))).flat();
 }
+
+const readState = async () => JSON.parse((await (await fetch(`${root}state`, { cache: "no-cache" })).text()).split("\n")[0]);
 
 let loading = null;
 
 function load(report) {
   loading ??= (async () => {
-    const state = JSON.parse((await (await fetch(`${root}state`, { cache: "no-cache" })).text()).split("\n")[0]);
-    const digests = await bins(state.search);
+    const digests = await bins((await readState()).search);
     const ranker = new Ranker();
     for (const [at, digest] of digests.entries()) {
       for (const row of await lines(place(digest))) if (row.version) ranker.add(row);
@@ -92,5 +93,21 @@ if (input) {
     } catch {
       status.textContent = status.dataset.failed;
     }
+  });
+}
+
+/** Show the skills of a publisher. */
+async function list(body) {
+  const { publisher, bits } = body.dataset;
+  const digests = await bins((await readState()).search, bits);
+  const rows = (await Promise.all([...new Set(digests)].map((digest) => lines(place(digest))))).flat();
+  show(rows.filter((row) => row.version && row.name.startsWith(`${publisher}/`)).sort((a, b) => (a.name < b.name ? -1 : 1)), body);
+}
+
+const listed = document.querySelector("[data-publisher]");
+if (listed) {
+  list(listed).catch(() => {
+    const status = document.getElementById("status");
+    status.textContent = status.dataset.failed;
   });
 }

@@ -388,28 +388,23 @@ class HubSource:
         }
         best_number = best_version(requested, usable)
         locked_version = max(filter(None, map(parse_version, pins.trees)), default=(0, 0, 0))
-        revoked_release = _revoked_release(releases.get(locked_version), revoked)
+        refused = releases.get(locked_version)
+        is_locked_revoked = _is_revoked(refused, revoked)
         # In place of a revoked release only a newer one, unless one version is requested.
-        has_replacement = best_number is not None and (
-            revoked_release is None
-            or best_number > locked_version
-            or parse_version(version_range) is not None
-        )
-        if best_number is not None and has_replacement:
+        is_replaceable = not is_locked_revoked or parse_version(version_range) is not None
+        if best_number is not None and (is_replaceable or best_number > locked_version):
             return usable[best_number]
-        if revoked_release is not None:
-            reason = revoked[revoked_release.tree]
-            raise self.revocation_error(revoked_release.version, reason, is_locked=bool(pins.trees))
-        message = say("`{name}` has no version `{version}`",
-                   name=self.name, version=shown(requested))  # fmt: skip
-        if newest := best_version(requested, releases):
-            if releases[newest].tree in revoked:
-                reason = revoked[releases[newest].tree]
-                raise self.revocation_error(
-                    releases[newest].version, reason, is_locked=bool(pins.trees)
-                )
-            message = _withdrawal_note(releases[newest])
-        raise NotFound(message, _version_hint(usable))
+        if not is_locked_revoked:
+            newest = best_version(requested, releases)
+            refused = releases[newest] if newest else None
+        if refused is None:
+            text = say("`{name}` has no version `{version}`",
+                       name=self.name, version=shown(requested))  # fmt: skip
+            raise NotFound(text, _version_hint(usable))
+        if refused.tree in revoked:
+            reason = revoked[refused.tree]
+            raise self.revocation_error(refused.version, reason, is_locked=bool(pins.trees))
+        raise NotFound(_withdrawal_note(refused), _version_hint(usable))
 
     def _verify(self, client: HubClient, release: HubRelease, pins: LockPins) -> None:
         """Check the signature of a release, its key, and that its version did not change."""
@@ -448,11 +443,8 @@ class HubSource:
         return Refused(message, say("Run `{command}`", command=f"satchel remove {self.name.skill}"))
 
 
-def _revoked_release(
-    release: HubRelease | None, revoked: Mapping[str, object]
-) -> HubRelease | None:
-    """Return the release if it was revoked."""
-    return release if release is not None and release.tree in revoked else None
+def _is_revoked(release: HubRelease | None, revoked: Mapping[str, str]) -> bool:
+    return release is not None and release.tree in revoked
 
 
 def _is_offered(release: HubRelease, pins: LockPins) -> bool:

@@ -5,7 +5,6 @@
     changes/ab/<hex>          the changes of one commit: releases, publishers, yanks, revocations
     index/ab/<hex>            table: releases by name, keys by publisher, names by digest of a tree
     search/ab/<hex>           table: newest version and description by name, for searches
-    publishers/ab/<hex>       table: the same with the blob, in the order of publishers, for pages
     revoked/ab/<hex>          digests of skills that must not be installed
     blobs/ab/<hex>.tar.gz     the files of a release
 
@@ -19,9 +18,9 @@ too many keys is divided in two, so the files follow from the rows alone. Anothe
 bin and the nodes above it: a number of files that hardly depends on the size of the hub.
 
 What readers and builds use is what `state` leads to: the commits up to `count` with their changes,
-the file `revoked`, the nodes and bins below the roots `index`, `search` and `publishers`, and the
-blobs of the releases in the bins of the index. Nothing leads to the roots of an older state: its
-other nodes and bins are garbage once no reader has that state any more.
+the file `revoked`, the nodes and bins below the roots `index` and `search`, and the blobs of the
+releases in the bins of the index. Nothing leads to the roots of an older state: its other nodes and
+bins are garbage once no reader has that state any more.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
@@ -101,14 +99,6 @@ def unpack_rows(data: bytes, path: str) -> list[Row]:
     return cast("list[Row]", rows)
 
 
-def _is_complete_gzip(data: bytes) -> bool:
-    """Whether data are a gzip file that ends within its first megabyte."""
-    decompressor = zlib.decompressobj(31)
-    with suppress(zlib.error):
-        decompressor.decompress(data, 1 << 20)
-    return decompressor.eof
-
-
 def _require(condition: object) -> None:
     if not condition:
         raise ValueError
@@ -174,10 +164,9 @@ class HubState(NamedTuple):
     head: str
     """Digest of the last commit."""
     index: str  # pyright: ignore[reportIncompatibleMethodOverride]
-    """Digest of the root of a table, like `search` and `publishers`."""
+    """Digest of the root of a table, like `search`."""
     revoked: str
     search: str
-    publishers: str
     skills: int
     time: str
     repairs: int = 0
@@ -203,7 +192,12 @@ def parse_state(data: bytes, key: str = "") -> HubState:
     try:
         row = json.loads(line)
         if row["format"] != FORMAT_VERSION:
-            raise _format_error(is_newer=row["format"] > FORMAT_VERSION)
+            raise Changed(
+                say("The hub has the format {format}, not {version}",
+                    format=row["format"], version=FORMAT_VERSION),
+                say("Update Satchel; if it is new, the keeper must run "
+                    "`satchel hub build --rebuild`"),
+            )  # fmt: skip
         state = _parse_record(HubState, row)
         _require(state.moment)
         _require(all(change["key"] and change["previous"] for change in state.rotations))
@@ -216,15 +210,6 @@ def parse_state(data: bytes, key: str = "") -> HubState:
     ):
         raise untrusted(say("The hub `{name}` was not signed with its key", name=shown(state.hub)))
     return state
-
-
-def _format_error(*, is_newer: bool) -> Changed:
-    """Return the error for a hub of another version of Satchel."""
-    if is_newer:
-        text = say("The hub has a newer format")
-        return Changed(text, say("Run `{command}`", command="pip install -U satchel"))
-    text = say("The hub has the format of Satchel 0.2")
-    return Changed(text, say("Its keeper must run `satchel hub build --rebuild`"))
 
 
 class Commit(NamedTuple):
@@ -345,12 +330,7 @@ class HubFiles:
         if data is None:
             raise unusable(say("The hub `{name}` has no `{path}`", name=self.name, path=path))
         if digest_hex(data) != digest:
-            if not _is_complete_gzip(data):
-                raise damaged(path)
-            raise unusable(
-                say("`{path}` of the hub `{name}` is another file than its state names",
-                    path=path, name=self.name)
-            )  # fmt: skip
+            raise damaged(path)
         return data
 
     def rows(self, folder: str, digest: str) -> list[Row]:
@@ -386,9 +366,8 @@ class TableKind(NamedTuple):
 
 TABLES = {
     "index": TableKind(48),
-    "search": TableKind(1_500, depths=range(16, 128, 16)),
-    # All bins of a large publisher are in one node, since its page links to each.
-    "publishers": TableKind(100, depths=range(8, 24, 8), publisher_bits=16),
+    # The skills of a publisher are together, so that its page reads few bins.
+    "search": TableKind(1_500, depths=range(16, 128, 16), publisher_bits=16),
 }
 """By their folder, which is the field of `state` with their root."""
 
@@ -439,22 +418,20 @@ class HubTable:
             depth, digest = depth + len(entry.prefix), entry.node
         return ""
 
-    def bins(self, within: str = "") -> Iterator[tuple[str, str]]:
-        """Bits and digest of each bin, in order; only of those with keys that begin `within`."""
+    def bins(self) -> Iterator[tuple[str, str]]:
+        """Bits and digest of each bin, in order."""
         if self.root:
-            yield from self._walk(self.root, "", within)
+            yield from self._walk(self.root, "")
 
-    def _walk(self, digest: str, path: str, within: str) -> Iterator[tuple[str, str]]:
+    def _walk(self, digest: str, path: str) -> Iterator[tuple[str, str]]:
         for entry in self.node(digest):
             bits = path + entry.prefix
             if len(bits) > 128:
                 raise self._damaged(digest)
-            if not (bits.startswith(within) or within.startswith(bits)):
-                continue
             if entry.bin:
                 yield bits, entry.bin
             else:
-                yield from self._walk(entry.node, bits, within)
+                yield from self._walk(entry.node, bits)
 
     def _damaged(self, digest: str) -> Changed:
         return damaged(content_path(self._folder, digest))

@@ -18,9 +18,8 @@ _FULL_NAME = re.compile(rf"(?=[^/]{{1,39}}/[^/]{{1,64}}\Z){_WORD}/{_WORD}\Z")
 _VERSION = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}\Z")
 _VERSION_RANGE = re.compile(rf"\^{_NUMBER}(?:\.{_NUMBER})?(?:\.{_NUMBER})?\Z")
 _RESERVED_NAMES = frozenset(
-    ("assets", "blobs", "changes", "commits", "index", "publishers", "revoked", "search",
-     "set-aside", "state")
-)  # fmt: skip
+    ("assets", "blobs", "changes", "commits", "index", "revoked", "search", "set-aside", "state")
+)
 """Folders of a hub, which no publisher may be named after."""
 
 Version = tuple[int, int, int]
