@@ -145,7 +145,7 @@ def test_a_push_to_a_repository_on_this_machine_is_on_the_disk(
 
 def test_a_lock_that_a_power_cut_left_is_named(shell, make_store, write_skill):
     store = make_store("git")
-    shell.init(store, "acme")
+    shell.init(store)
     write_skill()
     lock = Path(store, "refs/heads/main.lock")
     lock.touch()
