@@ -153,6 +153,7 @@ SHOTS = (
     Shot("goal-draft", "/goals/+new", _choose_plan),
     Shot("goal-narrow", "/goals/release-1-2", width=NARROW_WINDOW_PIXELS),
     Shot("health", "/health", _looked),
+    Shot("settings", "/settings"),
     Shot("nowhere", "/nowhere", status=404),
 )
 """Every page, in the order of the toolbar."""

@@ -459,13 +459,7 @@ class HybridDetector(BaseDetector):
             return FitFeatures()
         first = ranked[0]
         skill = ranking.lookup.by_key[first.key]
-        header_words = [
-            piece for text in header_texts(skill).values() for piece in split_pieces(text)
-        ]
-        present = set(terms_of_pieces(header_words))
-        present |= {
-            term for term in ranking.terms if not present.isdisjoint(SYNONYMS.get(term, ()))
-        }
+        header_words, present = _header_terms(skill, ranking.terms)
         total_weight = sum(ranking.terms.values()) or 1.0
         present_weight = sum(ranking.terms[term] for term in ranking.terms if term in present)
         coverage = present_weight / total_weight
@@ -537,6 +531,14 @@ class _Explainer:
         return explain(
             skill, self._headers.texts_of(skill), self.query_terms, hit.parts, is_called=is_called
         )
+
+
+def _header_terms(skill: Skill, terms: Iterable[str]) -> tuple[list[str], set[str]]:
+    """Return the words of a header, and its terms with those that have a synonym in it."""
+    words = [piece for text in header_texts(skill).values() for piece in split_pieces(text)]
+    present = set(terms_of_pieces(words))
+    present |= {term for term in terms if not present.isdisjoint(SYNONYMS.get(term, ()))}
+    return words, present
 
 
 def _candidate_count(terms: dict[str, float], *, has_model: bool) -> int:

@@ -235,6 +235,18 @@ def _quote_words(words: Sequence[str]) -> list[str]:
     return [f"`{word}`" for word in words[:_MAX_WORDS_SHOWN]]
 
 
+def _has_all(texts: Sequence[tuple[str, str]], patterns: Sequence[Sequence[_TermPattern]]) -> bool:
+    """Whether lowercase texts contain a word for each pattern, or for one of its synonyms."""
+    # Most skills lack one term: parts of words are searched first.
+    for alternatives in patterns:
+        if not any(each.start in lowered for each in alternatives for _, lowered in texts):
+            return False
+    return all(
+        any(_find_spelling(each, lowered) for each in alternatives for _, lowered in texts)
+        for alternatives in patterns
+    )
+
+
 def skills_with_all(
     headers: LowercaseHeaders, skills: Sequence[Skill], query_terms: QueryTerms, limit: int
 ) -> list[int]:
@@ -245,21 +257,10 @@ def skills_with_all(
         texts = headers.texts_of(skill)
         if query_terms.has_signed_names:
             texts = [(field, spell_signs(lowered)) for field, lowered in texts]
-        # Most skills lack one term. This runs for fifty skills per search: loops instead of calls.
-        for alternatives in patterns:
-            for _, lowered in texts:
-                if any(each.start in lowered for each in alternatives):
-                    break
-            else:
+        if _has_all(texts, patterns):
+            positions.append(position)
+            if len(positions) >= limit:
                 break
-        else:
-            if all(
-                any(_find_spelling(each, lowered) for each in alternatives for _, lowered in texts)
-                for alternatives in patterns
-            ):
-                positions.append(position)
-                if len(positions) >= limit:
-                    break
     return positions
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from satchel.library import Library
     from satchel.library.snapshot import Snapshot, ToolSnapshot
     from satchel.settings import Settings
-    from satchel.skill.model import Skill
+    from satchel.skill.model import Skill, SkillDocument
 
 MIN_INDEXED_SKILLS = 2_000
 """Libraries from this size on should be searched with tantivy."""
@@ -111,6 +111,15 @@ def tool_name_conflicts(settings: Settings, tools: ToolSnapshot) -> Iterator[Pro
             switch = f"SKILL_{winner.upper()}_ENABLED"
             values = {"name": tool.name, "winner": winner, "switch": switch}
             yield Problem("tool-name-packaged", path, declaration.line, values)
+
+
+def document_problems(
+    library: Library, skill: Skill, document: SkillDocument | None
+) -> list[Problem]:
+    """Return the problems of a skill's files, and of its content if that was changed."""
+    content = content_problem(library, skill)
+    problems = find_problems(skill, document)
+    return problems if content is None else [content, *problems]
 
 
 def content_problem(library: Library, skill: Skill) -> Problem | None:

@@ -26,9 +26,10 @@ from satchel.skill.reader import load_document
 from satchel.skill.validate import validate_document, validate_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
     from satchel.library.integrity import IntegrityChecker
+    from satchel.security import ScanReport
     from satchel.skill.document import SkillDocument
     from satchel.skill.model import Skill
 
@@ -141,3 +142,21 @@ def find_file_problems(folder: str, file: str, document: SkillDocument) -> list[
         return problems
     problems += load_cases(folder).problems
     return problems + script_problems(os.path.join(folder, file), document.body)
+
+
+def unique_problems(problems: Iterable[Problem]) -> Iterator[Problem]:
+    """Drop duplicates: the scan and the deep check may both find a problem."""
+    yielded: set[tuple[object, ...]] = set()
+    for problem in problems:
+        key = (*problem[:3], tuple(sorted(problem.values.items())))
+        if key not in yielded:
+            yielded.add(key)
+            yield problem
+
+
+def unscanned_report(exc: SatchelError | OSError) -> ScanReport:
+    """Return the report of a skill that could not be scanned."""
+    from satchel.security import ScanReport
+
+    reason = exc.message if isinstance(exc, SatchelError) else exc.strerror or str(exc)
+    return ScanReport("incomplete", unscanned=((".", reason),))

@@ -1,18 +1,29 @@
-"""Reviews an untrusted folder: its skills, what the scan finds, and what they request."""
+"""Reviews an untrusted folder: its skills, what the scan finds, and what they request.
+
+`ScanProcess` scans skills in a process of its own, so that a large file delays no request.
+"""
 
 from __future__ import annotations
 
+import multiprocessing
+import signal
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._fs import is_really_inside
 from satchel.errors import Refused, SatchelError
-from satchel.i18n import Message
+from satchel.i18n import Message, say
+from satchel.library.integrity import scan_verified
 from satchel.skill.problems import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from multiprocessing.connection import Connection
+    from typing import Self
 
     from satchel.library import Library
+    from satchel.library.fingerprint import VerifiedFolder
+    from satchel.security import ScanReport
     from satchel.settings import Settings
     from satchel.skill.model import Skill
 
@@ -144,3 +155,46 @@ def refuse_locked(settings: Settings) -> None:
             Message("The setting `trust` is `locked`: only what a lockfile pins is offered"),
             Message("Import a skill from its source, which locks it, or change the setting"),
         )
+
+
+class ScanProcess:
+    """Scans folders in another process: parsing a large file in a thread delays all requests."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, other = context.Pipe()
+        self._process = context.Process(target=_scan_folders, args=(other,), daemon=True)
+        self._process.start()
+        other.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.join()
+        self._pipe.close()
+
+    def __call__(self, verified: VerifiedFolder) -> ScanReport | None:
+        """Do the work of `scan_verified`.
+
+        Raises:
+            OSError: the process ended.
+        """
+        self._pipe.send(verified)
+        try:
+            return self._pipe.recv()
+        except EOFError as exc:
+            raise OSError(say("The process ended")) from exc
+
+
+def _scan_folders(pipe: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the server, which ends this
+    with suppress(EOFError, OSError):  # the server ended
+        while True:
+            verified = pipe.recv()
+            try:
+                report = scan_verified(verified)
+            except (SatchelError, OSError):
+                report = None
+            pipe.send(report)

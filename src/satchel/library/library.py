@@ -123,6 +123,10 @@ class Library:
         """The locations in their order, servers last."""
         return self._scan.locations
 
+    def change_filter(self, wanted: Filter) -> None:
+        """Replace the filter of the settings; the next refresh applies it."""
+        self._scan.change_conditions(wanted)
+
     def filtered(self, wanted: Filter) -> Library:
         """A view of this library with fewer skills, for sessions and sub-agents.
 

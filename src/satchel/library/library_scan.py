@@ -146,6 +146,13 @@ class LibraryScan:
         with self._lock:
             self._is_invalid = True
 
+    def change_conditions(self, conditions: Filter) -> None:
+        """Replace the filter of the settings; the next call applies it."""
+        with self._lock:
+            self.conditions = conditions
+            self._state_rules = SkillStateRules(conditions, self._trust, self.integrity)
+            self._is_invalid = self._has_unshown_changes = True
+
     @cached_property
     def integrity(self) -> IntegrityChecker:
         """Verifies that skills may be used."""

@@ -10,18 +10,15 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._fs import is_inside
-from satchel.errors import SatchelError
 from satchel.i18n import say
 from satchel.presentation.skill_lookup import skills_called
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
-    from satchel.library import Library
     from satchel.satchel import Satchel
-    from satchel.security import Finding, ScanReport
-    from satchel.skill.model import Skill, SkillDocument
-    from satchel.skill.problems import Problem
+    from satchel.security import Finding
+    from satchel.skill.model import Skill
 
 MAX_LOCATIONS_SHOWN = 50
 TONES = {
@@ -66,14 +63,6 @@ def show_finding(finding: Finding) -> FindingShown:
 def location_of(finding: Finding) -> str:
     """Return path and line of a finding."""
     return f"{finding.path}:{finding.line}" if finding.line else finding.path
-
-
-def unscanned_report(exc: SatchelError | OSError) -> ScanReport:
-    """Return the report of a skill that could not be scanned."""
-    from satchel.security import ScanReport
-
-    reason = exc.message if isinstance(exc, SatchelError) else exc.strerror or str(exc)
-    return ScanReport("incomplete", unscanned=((".", reason),))
 
 
 class FindingLocation(NamedTuple):
@@ -151,28 +140,6 @@ def short_path(path: str, project: str, line: int = 0) -> str:
     elif path != home and is_inside(path, home):
         path = os.path.join("~", os.path.relpath(path, home))
     return f"{path}:{line}" if line else path
-
-
-def unique_problems(problems: Iterable[Problem]) -> Iterator[Problem]:
-    """Drop duplicates: the scan and the deep check may both find a problem."""
-    yielded: set[tuple[object, ...]] = set()
-    for problem in problems:
-        key = (*problem[:3], tuple(sorted(problem.values.items())))
-        if key not in yielded:
-            yielded.add(key)
-            yield problem
-
-
-def document_problems(
-    library: Library, skill: Skill, document: SkillDocument | None
-) -> list[Problem]:
-    """Return the problems of a skill's files, and of its content if that was changed."""
-    from satchel.diagnosis.doctor import content_problem
-    from satchel.diagnosis.file_problems import find_problems
-
-    content = content_problem(library, skill)
-    problems = find_problems(skill, document)
-    return problems if content is None else [content, *problems]
 
 
 def skill_at(satchel: Satchel, path: str) -> Skill | None:

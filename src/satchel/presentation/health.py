@@ -11,6 +11,8 @@ from collections import Counter
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
+from satchel.diagnosis.file_problems import unique_problems, unscanned_report
+from satchel.diagnosis.folder_review import ScanProcess
 from satchel.errors import SatchelError, SettingsError
 from satchel.i18n import LANGUAGES, language, render, say, set_language
 from satchel.presentation.findings import (
@@ -22,10 +24,8 @@ from satchel.presentation.findings import (
     group_findings,
     short_path,
     skill_at,
-    unique_problems,
-    unscanned_report,
 )
-from satchel.presentation.jobs import START_WAIT_S, BackgroundJob, ScanProcess
+from satchel.presentation.jobs import START_WAIT_S, BackgroundJob
 from satchel.presentation.skill_index import count_untrusted, refresh_if_small
 from satchel.presentation.skill_usage import PERIOD_DAYS, count_events, show_usage
 from satchel.presentation.skills import state_words

@@ -1,31 +1,21 @@
 """Background jobs with progress: one thread per run, one run at a time.
 
-Results are data, not text: readers may use different languages. `ScanProcess` scans skills for a
-job in a process of its own.
+Results are data, not text: readers may use different languages.
 """
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
 import sys
 import threading
 import time
-from contextlib import suppress
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from satchel.errors import SatchelError
 from satchel.i18n import say
-from satchel.library.integrity import scan_verified
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from multiprocessing.connection import Connection
-    from typing import Self
-
-    from satchel.library.fingerprint import VerifiedFolder
-    from satchel.security import ScanReport
 
     ReportProgress = Callable[[int, int], None]
     """Reports done and total. Raises `JobStopped` when the server shuts down."""
@@ -151,46 +141,3 @@ class BackgroundJob(Generic[T]):
         if self._stopped:
             raise JobStopped
         self._state = self._state._replace(completed=completed, total=total)
-
-
-class ScanProcess:
-    """Scans folders in another process: parsing a large file in a thread delays all requests."""
-
-    def __init__(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pipe, other = context.Pipe()
-        self._process = context.Process(target=_scan_folders, args=(other,), daemon=True)
-        self._process.start()
-        other.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.join()
-        self._pipe.close()
-
-    def __call__(self, verified: VerifiedFolder) -> ScanReport | None:
-        """Do the work of `scan_verified`.
-
-        Raises:
-            OSError: the process ended.
-        """
-        self._pipe.send(verified)
-        try:
-            return self._pipe.recv()
-        except EOFError as exc:
-            raise OSError(say("The process ended")) from exc
-
-
-def _scan_folders(pipe: Connection) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the server, which ends this
-    with suppress(EOFError, OSError):  # the server ended
-        while True:
-            verified = pipe.recv()
-            try:
-                report = scan_verified(verified)
-            except (SatchelError, OSError):
-                report = None
-            pipe.send(report)

@@ -6,6 +6,8 @@ import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from satchel.diagnosis.doctor import document_problems
+from satchel.diagnosis.file_problems import unique_problems
 from satchel.diagnosis.selection import (
     MAX_WORDS_SHOWN,
     detector_and_reason,
@@ -18,9 +20,7 @@ from satchel.errors import InvalidInput, SatchelError
 from satchel.i18n import join_names, render, say
 from satchel.presentation.files import list_files
 from satchel.presentation.findings import (
-    document_problems,
     short_path,
-    unique_problems,
 )
 from satchel.presentation.scripts import show_scripts
 from satchel.presentation.skill_lookup import editable_scope, find_editable_skill

@@ -34,6 +34,7 @@ from satchel.tools.selection import search
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from satchel.detect import Detection
     from satchel.presentation.skill_index import Item, SkillFilter, SkillIndex
     from satchel.satchel import Satchel
 
@@ -172,7 +173,11 @@ def list_skills(
         sort=sort,
         sources=tuple(_filter_options("source", SOURCES, counts, filters)),
         states=tuple(_filter_options("state", STATES, counts, filters)),
-        with_tools_count=_count_with_tools(counts, filters),
+        with_tools_count=sum(
+            count
+            for (source, state, has_tools), count in counts.items()
+            if has_tools and filters.matches(source, state, tools=True)
+        ),
         has_more=len(results.positions) > MAX_SEARCH_RESULTS,
         untrusted=sum(
             count for (_, state, _), count in index.counts.items() if state == "untrusted"
@@ -199,15 +204,6 @@ def _matching_positions(
         return matching
     members = frozenset(matching)
     return [position for position in index.select(filters, sort, last_used) if position in members]
-
-
-def _count_with_tools(counts: Counter[tuple[str, str, bool]], filters: SkillFilter) -> int:
-    """Return the number of rows that remain with the filter for skills with tools."""
-    return sum(
-        count
-        for (source, state, has_tools), count in counts.items()
-        if has_tools and filters.matches(source, state, tools=True)
-    )
 
 
 def _last_used(satchel: Satchel) -> dict[str, float]:
@@ -352,23 +348,16 @@ def _search(
     fits: dict[int, tuple[str, bool]] = {}
     threshold = ""
     if use_index:
-        detector, skills = satchel.detector, snapshot.skills
-        matches = search(detector, text, skills, result_limit, reasons=False)
-        if isinstance(detector.detector, HybridDetector):  # others may ask a model
+        matches = search(satchel.detector, text, snapshot.skills, result_limit, reasons=False)
+        if isinstance(satchel.detector.detector, HybridDetector):  # others may ask a model
             answer = move_weak_matches(satchel.which(text, record=False))
-            if answer.runners_up and not answer.matches and answer.threshold:
-                threshold = threshold_text(answer)
-            selected = [*answer.matches, *answer.runners_up]
-            for rank, match in enumerate(selected):
-                position = index.position_of(match.skill)
-                if position is not None:
-                    fits[position] = fit_text(match, answer), rank < len(answer.matches)
-            matches = selected + matches
-        for match in matches:
-            for item in (match.skill, *index.shadowed.get(match.name, ())):
-                position = index.position_of(item)
-                if position is not None:
-                    positions[position] = None
+            matches = [*answer.matches, *answer.runners_up, *matches]
+            fits, threshold = _fits(index, answer)
+        items = (
+            item for match in matches for item in (match.skill, *index.shadowed.get(match.name, ()))
+        )
+        ranked_positions = map(index.position_of, items)
+        positions.update((position, None) for position in ranked_positions if position is not None)
     for find in (index.find_named, index.find_described):
         if len(positions) < result_limit:
             for position in find(
@@ -378,6 +367,18 @@ def _search(
             ):
                 positions[position] = None
     return _Results(list(positions), fits, threshold)
+
+
+def _fits(index: SkillIndex, answer: Detection) -> tuple[dict[int, tuple[str, bool]], str]:
+    """Return the positions of the skills of `satchel search` with their fit, and the threshold."""
+    count = len(answer.matches)
+    is_unfit = answer.runners_up and not count and answer.threshold
+    fits = {
+        position: (fit_text(match, answer), rank < count)
+        for rank, match in enumerate((*answer.matches, *answer.runners_up))
+        if (position := index.position_of(match.skill)) is not None
+    }
+    return fits, threshold_text(answer) if is_unfit else ""
 
 
 def _page_of(index: SkillIndex, positions: Sequence[int], ref: str) -> int:

@@ -24,3 +24,5 @@ class Flash(NamedTuple):
     is_undo: bool = False
     """Whether it was an undo: the button is a redo."""
     links: tuple[tuple[str, str], ...] = ()
+    setting: tuple[str, str, str] | None = None
+    """Name, previous value and scope of a setting that the button restores."""

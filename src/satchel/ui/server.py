@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PAGES = (
     "login", "events", "skills", "imports", "changes", "editor", "catalogue", "goals",
-    "health",
+    "health", "settings",
 )  # fmt: skip
 LOCAL_NAMES = ("127.0.0.1", "[::1]", "localhost")
 

@@ -6,9 +6,12 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from satchel.errors import Refused
+from satchel.i18n import say
 from satchel.presentation.health import Health
 from satchel.presentation.jobs import BackgroundJob
 from satchel.presentation.skill_index import LibraryLoader, index_of
+from satchel.store.setting_files import change_setting
 from satchel.ui.events import LiveEvents
 from satchel.ui.flash import Flash
 from satchel.ui.goal_service import GoalService
@@ -17,6 +20,7 @@ from satchel.ui.pending import PendingItems, PendingPlan
 
 if TYPE_CHECKING:
     from satchel.satchel import Satchel
+    from satchel.settings import Setting
     from satchel.ui.auth import UiAccess
 
 MAX_PENDING_PLANS = 32
@@ -54,6 +58,24 @@ class AppState:
         self.satchel.refresh()
         index_of(self.satchel, wait=True)
         self.live.publish("library")
+
+    def change_setting(self, setting: Setting, text: str, scope: str) -> str:
+        """Write a setting, apply it, and return what the file had."""
+        satchel = self.satchel
+        previous, satchel.settings = change_setting(
+            satchel.settings, satchel.library, setting, text, scope
+        )
+        self.library_changed()
+        return previous
+
+    def require_local_user(self, message: str, command: str) -> None:
+        """Refuse what reaches beyond the skills, such as the owner's git, keys and settings.
+
+        Raises:
+            Refused: clients may be on other machines.
+        """
+        if self.access.has_remote_users:
+            raise Refused(message, say("Run `{command}`", command=command))
 
     def health(self) -> Health:
         """Return the health checks; created on first use."""

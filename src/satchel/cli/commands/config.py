@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import json
-import os
-import re
 import sys
-import tomllib
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from satchel._fs import read_plain, write_atomic
 from satchel.cli.console import one_line, write_json
 from satchel.cli.context import ProgressBar, command, group, no_such, short_path
 from satchel.cli.options import OneOf
-from satchel.errors import Refused
 from satchel.i18n import render, say
-from satchel.settings import SETTINGS, load_settings, similar_setting
-from satchel.store.disk_errors import disk_errors_as_refusal
+from satchel.settings import SETTINGS, similar_setting
+from satchel.store.setting_files import (
+    convert_value,
+    find_origin,
+    require_settable,
+    settings_file,
+    value_text,
+    write_setting,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,13 +29,7 @@ if TYPE_CHECKING:
     from satchel.runners.tiers import TierState
     from satchel.settings import Setting, Settings
 
-_MAX_CONFIG_BYTES = 1 << 20
 _BY_NAME = {setting.name: setting for setting in SETTINGS}
-_PROJECT_TABLES = (("pyproject.toml", ("tool", "satchel")), ("satchel.toml", ()))
-"""Settings files of a project and the keys of the table in them; the first one precedes."""
-_ONLY_TIGHTENED = frozenset(("trust", "strict"))
-"""Settings that a project cannot loosen."""
-
 config = group(
     "config",
     say("Settings, and a test of the sandbox."),
@@ -64,13 +59,13 @@ def list_(context: CliContext, name: str | None, as_json: bool) -> int:
         if as_json:
             write_json(value)
         else:
-            context.out.data(_value_text(value))
+            context.out.data(value_text(value))
         return 0
     records = [
         {
             "name": setting.name,
             "value": getattr(settings, setting.name),
-            "from": _find_origin(context, setting),
+            "from": find_origin(settings, setting),
         }
         for setting in SETTINGS
     ]
@@ -78,14 +73,14 @@ def list_(context: CliContext, name: str | None, as_json: bool) -> int:
         write_json(records)
         return 0
     rows = [
-        [record["name"], record["from"] or say("default"), one_line(_value_text(record["value"]))]
+        [record["name"], record["from"] or say("default"), one_line(value_text(record["value"]))]
         for record in records
     ]
     titles = [say("setting"), say("from"), say("value")]
     styles = [["bold", "cyan" if record["from"] else "dim", ""] for record in records]
     context.out.table(titles, rows, styles)
     for title, scope in ((say("user"), "user"), (say("project"), "project")):
-        path = one_line(short_path(_settings_file(context, scope)))
+        path = one_line(short_path(settings_file(settings, scope)))
         context.err.line(path, "dim", lead=[(title, "dim"), (say(": "), "dim")])
     return 0
 
@@ -112,15 +107,11 @@ def list_(context: CliContext, name: str | None, as_json: bool) -> int:
 )
 def set_(context: CliContext, name: str, values: tuple[str, ...], scope: str, as_json: bool) -> int:
     setting = _find_setting(name)
-    if scope == "project" and not setting.project_may_set:
-        raise Refused(
-            say("A project may not set `{name}`", name=setting.name),
-            say("Run `{command}`",
-                command=f"satchel config set {setting.name} … --scope user"),
-        )  # fmt: skip
-    value = _convert_value(context, setting, values) if values else None
-    file = _settings_file(context, scope)
-    _write_setting(file, setting.name, value)
+    require_settable(setting, scope)
+    settings = context.satchel.settings
+    value = convert_value(context.project, setting, values) if values else None
+    file = settings_file(settings, scope)
+    write_setting(file, setting.name, value)
     if as_json:
         write_json({"name": setting.name, "value": value, "path": file})
     else:
@@ -134,120 +125,6 @@ def _find_setting(name: str) -> Setting:
         return setting
     similar = similar_setting(name)
     raise no_such(say("setting"), name, [similar] if similar else (), "satchel config list")
-
-
-def _value_text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if hasattr(value, "_asdict"):
-        return ", ".join(
-            f"{name} = {_value_text(field)}" for name, field in value._asdict().items()
-        )
-    if isinstance(value, (list, tuple)):
-        return ", ".join(map(str, cast("list[Any]", value)))
-    return json.dumps(value, ensure_ascii=False, default=str) if value != {} else ""
-
-
-def _find_origin(context: CliContext, setting: Setting) -> str:
-    """Return the variable or file that the value in force comes from; empty for the default.
-
-    A project can only tighten `trust` and `strict`: whatever it loosens is not in force.
-    """
-    settings = context.satchel.settings
-    value = getattr(settings, setting.name)
-    env_value = os.environ.get(setting.env, "").strip()
-    is_tightened_by_project = setting.name == "trust" and env_value != value
-    if env_value and not is_tightened_by_project:
-        return setting.env
-    for file, keys in _PROJECT_TABLES if setting.project_may_set else ():
-        table = _read_table(os.path.join(settings.project, file), keys)
-        if setting.name not in table:
-            continue
-        if setting.name not in _ONLY_TIGHTENED or table[setting.name] == value:
-            return file
-    return "config.toml" if setting.name in _read_table(settings.paths.config) else ""
-
-
-def _read_table(file: str, keys: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Read a table of a TOML file by its keys; empty when there is none that can be read."""
-    try:
-        with open(file, "rb") as stream:
-            table: Any = tomllib.load(stream)
-        for key in keys:
-            table = table.get(key, {})
-        return dict(table)
-    except (OSError, ValueError, AttributeError, TypeError):
-        return {}
-
-
-def _settings_file(context: CliContext, scope: str) -> str:
-    settings = context.satchel.settings
-    if scope == "user":
-        return settings.paths.config
-    return os.path.join(settings.project, "satchel.toml")
-
-
-def _convert_value(context: CliContext, setting: Setting, values: tuple[str, ...]) -> Any:
-    """The value for the file, checked as a value in code is."""
-    raw_value: Any = (
-        list(values) if setting.kind == "list" and len(values) > 1 else " ".join(values)
-    )
-    converted: Any = getattr(
-        load_settings(context.project, **{setting.name: raw_value}), setting.name
-    )
-    return list(converted) if setting.kind == "list" else converted
-
-
-def _write_setting(file: str, name: str, value: Any) -> None:
-    """Write a setting, None removes it; everything else in the file stays as it is."""
-    text = read_plain(file, _MAX_CONFIG_BYTES).decode() if os.path.exists(file) else ""
-    line = "" if value is None else f"{name} = {_format_toml(value)}\n"
-    try:
-        values = {**tomllib.loads(text), name: value}
-        changed = _replace_line(text, name, line)
-        is_safe = tomllib.loads(changed) == {
-            key: values[key] for key in values if line or key != name
-        }
-    except ValueError:
-        is_safe, changed = False, ""
-    if not is_safe:
-        raise Refused(
-            say("`{path}` is written in a way that cannot be changed safely",
-                path=one_line(short_path(file))),
-            say("Change it by hand:") + " " + one_line(line or name),
-        )  # fmt: skip
-    with disk_errors_as_refusal(file):
-        write_atomic(file, changed.encode())
-
-
-def _replace_line(text: str, name: str, line: str) -> str:
-    """Replace the line or lines of a top-level key, or add it before the first table."""
-    lines = text.splitlines(keepends=True)
-    table_starts = (index for index, row in enumerate(lines) if row.lstrip().startswith("["))
-    insertion = next(table_starts, len(lines))
-    assignment = re.compile(rf"\s*{name}\s*=")
-    start = next((index for index in range(insertion) if assignment.match(lines[index])), None)
-    if start is not None:
-        for end in range(start + 1, len(lines) + 1):
-            try:
-                tomllib.loads("".join(lines[start:end]))
-            except ValueError:
-                continue  # the value goes on
-            return "".join((*lines[:start], line, *lines[end:]))
-    while insertion < len(lines) and insertion and lines[insertion - 1].lstrip().startswith("#"):
-        insertion -= 1  # a comment belongs to its table
-    before = "".join(lines[:insertion])
-    separator = "\n" if before and not before.endswith("\n") else ""
-    return before + separator + line + text[len(before) :]
-
-
-def _format_toml(value: Any) -> str:
-    """A value as TOML on one line."""
-    if isinstance(value, dict):
-        fields = cast("dict[str, Any]", value).items()
-        pairs = (f"{json.dumps(key)} = {_format_toml(field)}" for key, field in fields)
-        return "{ " + ", ".join(pairs) + " }"
-    return json.dumps(value, ensure_ascii=False)
 
 
 @command(

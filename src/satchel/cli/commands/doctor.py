@@ -16,9 +16,9 @@ from satchel.cli.commands.show import (
 from satchel.cli.console import SEVERITIES, one_line, write_json
 from satchel.cli.context import command, with_progress
 from satchel.cli.options import flag_option
+from satchel.diagnosis.file_problems import unique_problems
 from satchel.i18n import say
 from satchel.library.snapshot import find_broken
-from satchel.presentation.findings import unique_problems
 from satchel.skill.problems import PROBLEMS
 
 if TYPE_CHECKING:

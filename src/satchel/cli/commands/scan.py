@@ -20,9 +20,10 @@ from satchel.cli.context import (
     with_progress,
 )
 from satchel.cli.options import all_option, cannot_combine, flag_option
+from satchel.diagnosis.file_problems import unscanned_report
 from satchel.errors import SatchelError
 from satchel.i18n import join_names, render, say, similar_names
-from satchel.presentation.findings import group_findings, unscanned_report
+from satchel.presentation.findings import group_findings
 from satchel.skill.file_tree import FolderTree
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Form, Query, Request
 from starlette.responses import Response
 
-from satchel.errors import Blocked, Incomplete, InvalidInput, Refused, SatchelError
+from satchel.errors import Blocked, Incomplete, InvalidInput, SatchelError
 from satchel.i18n import say
 from satchel.presentation.change_words import undo_sentence
 from satchel.presentation.changes import (
@@ -152,10 +152,7 @@ def reject(request: Request, key: str) -> Response:
 def keep_side(request: Request, key: str, side: Annotated[Side, Form(alias="keep")]) -> Response:
     """Plan an update again, with one side of its conflicts."""
     state = app_state(request)
-    if state.access.has_remote_users:  # they must not fetch with the owner's git and keys
-        raise Refused(
-            say("Skills cannot be updated here"), say("Run `satchel update` in the terminal")
-        )
+    state.require_local_user(say("Skills cannot be updated here"), "satchel update")
     pending = state.plans.require(key)
     sides: dict[str, Side] = {step.id: side for step in pending.plan.steps}
     plan = pending.store.plan_update(sides, keep=sides)

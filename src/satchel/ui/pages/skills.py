@@ -245,10 +245,7 @@ def rename(request: Request, ref: Ref, name: Annotated[str, Form(max_length=200)
 def update(request: Request, ref: Ref) -> Response:
     """Plan the update of a skill from its source, and show the plan."""
     state = app_state(request)
-    if state.access.has_remote_users:  # they must not fetch with the owner's git and keys
-        raise Refused(
-            say("Skills cannot be updated here"), say("Run `satchel update` in the terminal")
-        )
+    state.require_local_user(say("Skills cannot be updated here"), "satchel update")
     skill = find_editable_skill(state.satchel, ref)
     store = state.satchel.store_of(skill)
     plan = store.plan_update([skill.head.id])
