@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 
 import pytest
 
@@ -138,7 +139,10 @@ def test_a_provider_that_refuses_ends_the_evaluation(evaluate):
     assert result.comparison.verdict == "not enough runs"
 
 
-def test_a_case_sees_its_own_files_and_nothing_else(evaluate, tmp_path):
+@pytest.mark.parametrize("allow_tools", [False, True])
+def test_a_case_sees_its_own_files_and_nothing_else(evaluate, tmp_path, monkeypatch, allow_tools):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
     cases = [
         {"id": "one", "prompt": "First", "files": ["files/a.txt"], "expectations": ["SECRET one"]},
         {"id": "two", "prompt": "Second", "files": ["files/b.txt"], "expectations": ["SECRET two"]},
@@ -157,12 +161,15 @@ def test_a_case_sees_its_own_files_and_nothing_else(evaluate, tmp_path):
         if is_judge(request):
             return grade(first=True, second=True)
         if not request.results:
-            return Reply(calls=[("ReadFile", {"path": path}) for path in paths])
+            others = tmp_path.glob("temporary/*/workspace/*.txt")
+            journals = (tmp_path / "home").glob("state/evals/*/journal.jsonl")
+            hidden = [*paths, *map(str, others), *map(str, journals)]
+            return Reply(calls=[("ReadFile", {"path": path}) for path in hidden])
         texts = [result.text for result in request.results]
         seen[request.last_user.split()[0], "Skill" in request.tools] = texts
         return "done"
 
-    evaluate(script, cases, repeats=3)
+    evaluate(script, cases, repeats=3, allow_tools=allow_tools)
     assert len(seen) == 4
     for (prompt, _), texts in seen.items():
         own, other = ("a", "b") if prompt == "First" else ("b", "a")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -154,3 +157,29 @@ def test_a_description_that_cannot_be_told_from_other_lines_is_left(tmp_path):
         accept(skill, BETTER)
     assert (folder / "SKILL.md").read_text() == text
     satchel.close()
+
+
+def test_the_command_shows_the_figures_and_accepts_the_diff(project, tmp_path):
+    path = project / ".agents/skills/invoices/SKILL.md"
+    before = path.read_text()
+    with ModelServer(proposing(BETTER)) as server:
+        environment = {**os.environ, **server.environment(), "SATCHEL_TRUST": "all",
+                       "SATCHEL_HOME": str(tmp_path / "home")}  # fmt: skip
+
+        def run(*options: str) -> subprocess.CompletedProcess[str]:
+            command = [sys.executable, "-m", "satchel", "improve", "invoices",
+                       "--model", "anthropic:claude-sonnet-5", *options]  # fmt: skip
+            return subprocess.run(command, cwd=project, env=environment, text=True,
+                                  capture_output=True, check=False)  # fmt: skip
+
+        asked = run()
+        assert "estimated cost: $" in asked.stderr
+        assert "pass `--yes`" in asked.stderr
+        assert server.requests == []
+        shown = run("--yes", "--dry-run")
+        assert (shown.returncode, path.read_text()) == (0, before), shown.stderr
+        assert f"+description: {BETTER[:40]}" in shown.stdout
+        assert re.search(r"held-out prompts +\d/4 +\d/4", shown.stdout)
+        accepted = run("--yes", "--json")
+    assert json.loads(accepted.stdout)["is_better"]
+    assert path.read_text() == before.replace(OLD, BETTER)

@@ -57,7 +57,7 @@ MIN_PROMPTS = 4
 _PROPOSAL_TOKENS = 120
 _MAX_BODY_CHARS = 4_000
 _MAX_DESCRIPTION_CHARS = 1_024
-_PARTIAL_CREDIT = 0.5
+_PARTIAL_SCORE_SHARE = 0.5
 """Of a prompt that does not select the skill, divided by its rank."""
 _KEY = "description"
 _DESCRIPTION_LINES = re.compile(r"(?m)^description[ \t]*:.*\n(?:(?:[ \t].*|[ \t]*)\n)*")
@@ -403,7 +403,7 @@ def _split(
 def _score(result: PromptResult) -> float:
     if result.ok or not result.prompt.fires:
         return float(result.ok)
-    return _PARTIAL_CREDIT / max(result.rank, 2) if result.rank else 0.0
+    return _PARTIAL_SCORE_SHARE / max(result.rank, 2) if result.rank else 0.0
 
 
 def _failure_of(result: PromptResult) -> dict[str, Any]:
@@ -420,7 +420,7 @@ def accept(skill: Skill, description: str) -> None:
     """Write a description into the SKILL.md; all other lines stay as they are.
 
     Raises:
-        InvalidInput: the lines of the description cannot be told from the others.
+        InvalidInput: the lines of the description are not found for certain.
     """
     data = read_whole(FolderTree(skill.base_dir), skill.head.file)
     text = data.decode("utf-8", "replace").replace("\r\n", "\n")
