@@ -8,6 +8,7 @@ scores nothing.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from functools import cached_property
@@ -266,6 +267,10 @@ class DescriptionSearch:
             ModelFailed: the provider cannot be reached or refuses.
         """
         self.budget.max_cost = max_cost
+        with asyncio.Runner() as self._runner:  # one event loop for all requests
+            return self._search(progress)
+
+    def _search(self, progress: Callable[[str, int, int], object] | None) -> Improvement:
         failures: list[SatchelError] = []
 
         def propose(
@@ -380,7 +385,7 @@ class DescriptionSearch:
             self._model, output_type=output, instructions=instructions, retries=0
         )
         try:
-            return agent.run_sync(text, infer_name=False).output
+            return self._runner.run(agent.run(text, infer_name=False)).output
         except AgentRunError as exc:
             raise translate(exc, self._model.wrapped) from exc
 
