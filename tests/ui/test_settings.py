@@ -65,6 +65,13 @@ def test_a_setting_is_written_applied_at_once_and_undone(visit, project, skill):
     assert 'value="700"' not in visit.get("/catalogue").text
 
 
+def test_the_page_is_also_in_chinese(visit):
+    visit.client.post("/language", data={"name": "zh"}, headers={"Origin": "http://127.0.0.1"})
+    text = visit.get("/settings").text
+    assert "不提供匹配这些模式的技能" in text
+    assert "Never offer" not in text
+
+
 def test_a_setting_that_is_read_at_the_start_says_so(visit, project):
     form = {"name": "trust", "value": "locked", "scope": "project"}
     assert "Restart satchel ui" in follow(visit, visit.post("/settings", data=form)).replace(

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Form, Query, Request
 from starlette.responses import Response
 
 from satchel.errors import NotFound
-from satchel.i18n import render, say
+from satchel.i18n import say
 from satchel.presentation.skill_lookup import find_skill
 from satchel.settings import SETTINGS
 from satchel.store.setting_files import (
@@ -37,9 +37,7 @@ def settings(request: Request) -> Response:
         for name in names
     ]
     is_fixed = state.access.has_remote_users
-    return page(
-        request, "settings.html", rows=rows, first=len(_FIRST), fixed=is_fixed, say_of=render
-    )
+    return page(request, "settings.html", rows=rows, first=len(_FIRST), fixed=is_fixed)
 
 
 @router.post("/settings")
