@@ -37,7 +37,9 @@ def settings(request: Request) -> Response:
         for name in names
     ]
     is_fixed = state.access.has_remote_users
-    return page(request, "settings.html", rows=rows, first=len(_FIRST), fixed=is_fixed)
+    return page(
+        request, "settings.html", rows=rows, first=len(_FIRST), fixed=is_fixed, describe=say
+    )
 
 
 @router.post("/settings")
