@@ -40,7 +40,7 @@ def project(tmp_path):
     return tmp_path / "project"
 
 
-def search_with(project, script, **options):
+def search_with(project, script):
     """The result of a search for `invoices`, and the server."""
     satchel = Satchel.for_project(project, trust="all", builtin=False, packaged=False)
     with ModelServer(script) as server:
@@ -49,7 +49,7 @@ def search_with(project, script, **options):
         model = model_of(server, "anthropic", "claude-sonnet-5")
         search = DescriptionSearch(satchel, skill, model)
         try:
-            result = search.run(**options)
+            result = search.run()
         finally:
             satchel.close()
     return search, result, server
@@ -94,11 +94,6 @@ def test_a_description_that_takes_the_requests_of_another_skill_is_refused(proje
     assert "other_skill_loses_its_requests" not in server.requests[0].last_user
 
 
-def test_a_limit_of_the_cost_ends_the_search(project):
-    _, result, server = search_with(project, proposing("Nothing."), max_cost=0.000001)
-    assert (result.stopped, len(server.requests)) == ("max-cost", 1)
-
-
 def test_a_model_that_no_longer_chooses_the_skill_decides_against_the_proposal(project):
     def script(request):
         if "final_result" in request.tools:
@@ -134,7 +129,7 @@ def test_accepting_changes_the_description_and_nothing_else(tmp_path, style, end
     satchel = Satchel.for_project(tmp_path, trust="all", builtin=False, packaged=False)
     skill = satchel.get_skill("a")
     assert skill is not None
-    accept(skill, BETTER)
+    accept(satchel.store_of(skill), skill, BETTER)
     changed = (folder / "SKILL.md").read_bytes().decode()
     lines = ["---", "name: a", f'description: "{BETTER}"', "license: MIT", "---",
              "Body with description: x", ""]  # fmt: skip
@@ -154,7 +149,7 @@ def test_a_description_that_cannot_be_told_from_other_lines_is_left(tmp_path):
     skill = satchel.get_skill("a")
     assert skill is not None
     with pytest.raises(InvalidInput, match="cannot be replaced"):
-        accept(skill, BETTER)
+        accept(satchel.store_of(skill), skill, BETTER)
     assert (folder / "SKILL.md").read_text() == text
     satchel.close()
 
@@ -183,3 +178,6 @@ def test_the_command_shows_the_figures_and_accepts_the_diff(project, tmp_path):
         accepted = run("--yes", "--json")
     assert json.loads(accepted.stdout)["is_better"]
     assert path.read_text() == before.replace(OLD, BETTER)
+    command = [sys.executable, "-m", "satchel", "undo"]
+    subprocess.run(command, cwd=project, env=environment, check=True)
+    assert path.read_text() == before

@@ -12,6 +12,7 @@ import asyncio
 import json
 import re
 from functools import cached_property
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gepa.core.adapter import EvaluationBatch
@@ -19,7 +20,6 @@ from pydantic_ai import Agent as ModelAgent
 from pydantic_ai.exceptions import AgentRunError
 from pydantic_ai.output import ToolOutput
 
-from satchel._fs import write_atomic
 from satchel._optional import require
 from satchel.agent.models import translate
 from satchel.agent.subagents import resolve_model
@@ -29,7 +29,6 @@ from satchel.detect.pipeline import default_detector
 from satchel.errors import InvalidInput, NotFound, Refused, SatchelError
 from satchel.evals.budget import (
     CostBudget,
-    EvaluationStopped,
     Exchange,
     MeteredModel,
     price,
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from satchel.satchel import Satchel
     from satchel.skill.model import Skill
     from satchel.skill.trigger_file import TriggerPrompt
+    from satchel.store.store import Store
 
 MAX_REQUESTS = 30
 _MAX_PROPOSALS = MAX_REQUESTS - 2
@@ -99,7 +99,6 @@ class Improvement(NamedTuple):
     """Held-out prompts for which the model itself chooses well; None when it was not asked."""
     requests: int
     cost: float
-    stopped: str
 
     @property
     def is_better(self) -> bool:
@@ -256,17 +255,12 @@ class DescriptionSearch:
             ],
         )
 
-    def run(
-        self,
-        max_cost: float | None = None,
-        progress: Callable[[str, int, int], object] | None = None,
-    ) -> Improvement:
+    def run(self, progress: Callable[[str, int, int], object] | None = None) -> Improvement:
         """Search, and have the model choose for the held-out prompts.
 
         Raises:
             ModelFailed: the provider cannot be reached or refuses.
         """
-        self.budget.max_cost = max_cost
         with asyncio.Runner() as self._runner:  # one event loop for all requests
             return self._search(progress)
 
@@ -282,13 +276,11 @@ class DescriptionSearch:
                 return {_KEY: self._propose(candidate[_KEY], rows[_KEY])}
             except SatchelError as exc:  # gepa would ask again
                 failures.append(exc)
-            except EvaluationStopped:
-                pass
             return dict(candidate)
 
         def must_stop(_state: object) -> bool:
-            is_spent = self.budget.stop_reason or self.budget.requests >= _MAX_PROPOSALS
-            return bool(is_spent or failures) or any(map(self._is_perfect, self._tried.values()))
+            is_spent = self.budget.requests >= _MAX_PROPOSALS
+            return is_spent or bool(failures) or any(map(self._is_perfect, self._tried.values()))
 
         result = require("gepa", "eval").optimize(
             {_KEY: self.skill.description},
@@ -332,20 +324,16 @@ class DescriptionSearch:
             choices=None,
             requests=self.budget.requests,
             cost=self.budget.cost,
-            stopped=self.budget.stop_reason,
         )
-        if improvement.is_better and not self.budget.stop_reason:
-            try:
-                choices = Figures(
-                    self._count_choices(self.skill.description),
-                    self._count_choices(proposal),
-                    len(self.held_out),
-                )
-                improvement = improvement._replace(choices=choices)
-            except EvaluationStopped:
-                pass
+        if not improvement.is_better:
+            return improvement
+        choices = Figures(
+            self._count_choices(self.skill.description),
+            self._count_choices(proposal),
+            len(self.held_out),
+        )
         return improvement._replace(
-            requests=self.budget.requests, cost=self.budget.cost, stopped=self.budget.stop_reason
+            choices=choices, requests=self.budget.requests, cost=self.budget.cost
         )
 
     # --- model ----------------------------------------------------------------------------
@@ -421,24 +409,28 @@ def _failure_of(result: PromptResult) -> dict[str, Any]:
     }
 
 
-def accept(skill: Skill, description: str) -> None:
-    """Write a description into the SKILL.md; all other lines stay as they are.
+def accept(store: Store, skill: Skill, description: str) -> None:
+    """Write a description into the SKILL.md, as a change that `satchel undo` takes back.
 
     Raises:
-        InvalidInput: the lines of the description are not found for certain.
+        Conflict: the file was changed meanwhile.
+        InvalidInput: the lines of the description cannot be told from the others.
     """
-    data = read_whole(FolderTree(skill.base_dir), skill.head.file)
+    file = skill.head.file
+    data = read_whole(FolderTree(skill.base_dir), file)
     text = data.decode("utf-8", "replace").replace("\r\n", "\n")
     line = f"description: {json.dumps(description, ensure_ascii=False)}\n"
     changed = _DESCRIPTION_LINES.sub(lambda _: line, text, count=1)
     if b"\r\n" in data:
         changed = changed.replace("\n", "\r\n")
     stamp = (0, 0, 0)
-    old = parse_document(data, skill.id, skill.head.file, stamp)
-    new = parse_document(changed.encode(), skill.id, skill.head.file, stamp)
+    old = parse_document(data, skill.id, file, stamp)
+    new = parse_document(changed.encode(), skill.id, file, stamp)
     if new.fields != {**old.fields, _KEY: description} or new.body != old.body:
         raise InvalidInput(
             say("The description in `{path}` cannot be replaced", path=skill.path),
             say("Write it there yourself"),
         )
-    write_atomic(skill.path, changed.encode())
+    expect = {file: sha256(data).hexdigest()}
+    with store.plan_edit(skill.id, {file: changed.encode()}, expect=expect) as plan:
+        store.apply(plan)

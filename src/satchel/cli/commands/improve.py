@@ -6,8 +6,6 @@ import os
 from difflib import unified_diff
 from typing import TYPE_CHECKING
 
-import click
-
 from satchel._optional import must_be_installed
 from satchel.cli import EXIT_INCOMPLETE
 from satchel.cli.console import one_line, write_json
@@ -19,8 +17,7 @@ from satchel.cli.context import (
     skill_argument,
 )
 from satchel.cli.models import choose_model, quietly
-from satchel.cli.options import Amount, dry_run_option, model_option, yes_option
-from satchel.errors import InvalidInput
+from satchel.cli.options import dry_run_option, model_option, yes_option
 from satchel.i18n import say
 
 if TYPE_CHECKING:
@@ -34,19 +31,16 @@ _STYLES = {"+": "green", "-": "red"}
 @command(
     say("Find a description with which requests select a skill."),
     "satchel improve pdf-forms --model anthropic:claude-sonnet-5",
-    "satchel improve pdf-forms --max-cost 0.50 --dry-run --yes",
+    "satchel improve pdf-forms --dry-run --yes",
 )
 @skill_argument()
 @model_option()
-@click.option("--max-cost", type=Amount(), metavar="DOLLARS",
-              help=say("Stop when this much is spent; what is finished counts."))  # fmt: skip
 @dry_run_option()
 @yes_option()
 def improve(
     context: CliContext,
     name: str,
     model: str | None,
-    max_cost: float | None,
     dry_run: bool,
     yes: bool,
     as_json: bool,
@@ -61,10 +55,10 @@ def improve(
             from satchel.evals.improvement import DescriptionSearch, accept
 
             search = DescriptionSearch(context.satchel, skill, model_name)
-        if not _confirm(context, search, max_cost, yes=yes, as_json=as_json):
+        if not _confirm(context, search, yes=yes, as_json=as_json):
             return EXIT_INCOMPLETE
         with ProgressBar(say("Searching")) as bar:
-            result = search.run(max_cost, bar)
+            result = search.run(bar)
     if as_json:
         write_json(result.to_dict())
     else:
@@ -75,28 +69,17 @@ def improve(
     if not dry_run and (
         yes or confirm_change(context, say("Replace the description?"), as_json=as_json)
     ):
-        accept(skill, result.proposal)
-        context.err.line(say("Changed: `{path}`", path=one_line(short_path(skill.path))))
+        accept(context.satchel.store_of(skill), skill, result.proposal)
+        path = one_line(short_path(skill.path))
+        context.err.line(say("Changed: `{path}`; `satchel undo` takes it back", path=path))
     return 0
 
 
-def _confirm(
-    context: CliContext,
-    search: DescriptionSearch,
-    max_cost: float | None,
-    *,
-    yes: bool,
-    as_json: bool,
-) -> bool:
-    """Print what the search costs at most, and ask; refuse a limit that cannot be applied."""
+def _confirm(context: CliContext, search: DescriptionSearch, *, yes: bool, as_json: bool) -> bool:
+    """Print what the search costs at most, and ask."""
     from satchel.evals.improvement import MAX_REQUESTS
 
     estimate = search.estimate()
-    if estimate is None and max_cost is not None:
-        raise InvalidInput(
-            say("The price of this model is unknown, so `--max-cost` cannot be applied"),
-            say("Leave it out: the search makes at most {count} requests", count=MAX_REQUESTS),
-        )
     text = say(
         "{name}: {seen} prompts to search with, {held} held out, {others} other skills",
         name=one_line(search.skill.name),
