@@ -305,7 +305,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _body(self) -> bytes:
         if self.headers.get("transfer-encoding", "").lower() != "chunked":
-            return self.rfile.read(int(self.headers.get("content-length") or 0))
+            size = int(self.headers.get("content-length") or 0)
+            body = self.rfile.read(size)
+            if len(body) < size:
+                raise ConnectionAbortedError  # the client was ended while it wrote
+            return body
         found = b""
         while size := int(self.rfile.readline().split(b";")[0], 16):
             found += self.rfile.read(size)

@@ -62,8 +62,10 @@ def test_a_change_is_noticed(skill, tmp_path, where):
         changed = "file-missing scripts/missing.py"
     else:
         set_language("zh")
-        second = diagnose(skill)
-        set_language("en")
+        try:
+            second = diagnose(skill)
+        finally:
+            set_language("")
         key = "script-plan scripts/other.rb"
         assert second[key] != first[key]
         return

@@ -414,7 +414,7 @@ def accept(store: Store, skill: Skill, description: str) -> None:
 
     Raises:
         Conflict: the file was changed meanwhile.
-        InvalidInput: the lines of the description cannot be told from the others.
+        InvalidInput: the lines of the description cannot be separated from the others.
     """
     file = skill.head.file
     data = read_whole(FolderTree(skill.base_dir), file)
