@@ -15,7 +15,7 @@ from satchel.evals.judge import Judge
 from satchel.skill.eval_file import EvalCase
 from sizes import sized
 
-EVALUATIONS = sized(6, 200)
+EVALUATIONS = sized(3, 200)
 CASES, REPEATS = 15, 3
 _find_answers = re.compile(r"<answer [^>]*>\n(good|bad)").findall
 
@@ -48,7 +48,7 @@ async def evaluate(rate: float, baseline_rate: float, source: random.Random) -> 
     return compare(straight).verdict, compare(turned_scores).verdict
 
 
-@pytest.mark.timeout(sized(120, 1500))
+@pytest.mark.timeout(sized(240, 1500))
 @pytest.mark.parametrize(
     ("rate", "baseline_rate", "right"), [(0.8, 0.4, "helps"), (0.4, 0.8, "harms"), (0.5, 0.5, "")]
 )

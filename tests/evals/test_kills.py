@@ -60,7 +60,7 @@ def read_journal(home) -> list[str]:
     return [line for line in lines[:-1] if line.endswith("}")]
 
 
-@pytest.mark.timeout(sized(120, 1200))
+@pytest.mark.timeout(sized(240, 1200))
 def test_a_killed_evaluation_repeats_no_finished_run_and_changes_no_figure(tmp_path):
     home, source = tmp_path / "home", random.Random(40)
     project, out = tmp_path / "project", tmp_path / "out.json"
