@@ -180,7 +180,7 @@ class PageRunner:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             text=True,
-            timeout=60,
+            timeout=120,
             check=False,
         )
         output, _, exported = done.stdout.partition(f"{_MARK} exported\n")

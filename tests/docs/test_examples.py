@@ -31,7 +31,7 @@ def _blocks(page: str) -> list[page_blocks.Block]:
         return page_blocks.parse(file.read())
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("page", _pages())
 def test_page_does_what_it_says(page, tmp_path, monkeypatch):
     runner = PageRunner(page, str(tmp_path))
